@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -18,17 +17,14 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// flowsOf reads the streams of a namespace.
-func flowsOf(t *testing.T, ns string, args ...string) says.Streams {
+// flowsOf reads the streams of a namespace, once all agents answer.
+func flowsOf(t *testing.T, ns string, args ...string) (a says.Streams) {
 	t.Helper()
-	out, code := kubectlOffload(t, append([]string{"flows", "-n", ns, "-o", "json"}, args...)...)
-	var a says.Streams
-	if err := json.Unmarshal([]byte(out), &a); err != nil {
-		t.Fatalf("exit code %d, %v: %s", code, err, out)
-	}
-	if code != 0 {
-		t.Fatalf("exit code %d, missing %v", code, a.Missing)
-	}
+	eventually(t, soon, "all agents answer", func() (bool, string) {
+		var code int
+		a, code = kubectlOffloadJSON[says.Streams](t, append([]string{"flows", "-n", ns}, args...)...)
+		return code == 0, fmt.Sprintf("exit code %d, missing %v", code, a.Missing)
+	})
 	return a
 }
 
@@ -55,19 +51,18 @@ func TestFlows_NameTheObjectsThatDecide(t *testing.T) {
 	nodePort := netip.AddrPortFrom(nodeAddress(t, nodes[1]), uint16(web.Spec.Ports[0].NodePort))
 	mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("for i in $(seq 100); do probe dial tcp %s 1000 1; sleep 1; done </dev/null >/dev/null 2>&1 &", nodePort))
 	var a says.Streams
-	eventually(t, soon, "streams of all kinds name their objects", func() (bool, string) {
+	eventually(t, flowsWithin, "streams of all kinds name their objects", func() (bool, string) {
 		a = flowsOf(t, ns)
 		return missingStream(a.Streams, ns, external.Addr())
 	})
 	allNamed(t, ns)
-	dropped := flowsOf(t, ns, "--verdict", "dropped", "--policy", "lets-client")
-	if !slices.ContainsFunc(dropped.Streams, func(s ways.Stream) bool { return s.From == "pod/"+ns+"/neighbor" }) ||
-		slices.ContainsFunc(dropped.Streams, func(s ways.Stream) bool { return s.From == "pod/"+ns+"/client" }) {
-		t.Errorf("dropped are %+v", dropped.Streams)
-	}
-	if out, code := kubectlOffload(t, "flows", "--place", "cloud"); code != 64 {
-		t.Errorf("a place that is none: exit code %d: %s", code, out)
-	}
+	eventually(t, flowsWithin, "the policy drops packets of the neighbor", func() (bool, string) {
+		dropped := flowsOf(t, ns, "--verdict", "dropped", "--policy", "lets-client").Streams
+		if slices.ContainsFunc(dropped, func(s ways.Stream) bool { return s.From == "pod/"+ns+"/client" }) {
+			t.Fatalf("dropped are those of the client: %+v", dropped)
+		}
+		return slices.ContainsFunc(dropped, func(s ways.Stream) bool { return s.From == "pod/"+ns+"/neighbor" }), fmt.Sprintf("%+v", dropped)
+	})
 	unknownRule(t, ns, client)
 }
 
@@ -143,7 +138,7 @@ func unknownRule(t *testing.T, ns string, pod *corev1.Pod) {
 	t.Cleanup(func() {
 		kubectlOffload(t, "ovs", pod.Spec.NodeName, "--", "ovs-ofctl", "del-flows", "br-int", "cookie=0x1badc0de/-1")
 	})
-	eventually(t, soon, "a flow by another program's rule says that it has no name", func() (bool, string) {
+	eventually(t, flowsWithin, "a flow by another program's rule says that it has no name", func() (bool, string) {
 		_, _ = inPod(ns, pod.Name, "ping", "-c3", "-i0.2", "-w1", target)
 		a := flowsOf(t, ns, "--from-pod", pod.Name)
 		return slices.ContainsFunc(a.Streams, func(s ways.Stream) bool {

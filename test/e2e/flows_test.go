@@ -7,11 +7,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -63,14 +65,25 @@ func TestFlows_AgentHasThoseOfPodsWithTheirRules(t *testing.T) {
 			return false, string(text)
 		})
 	}
-	for _, f := range agentFlows(t, nodes[2], "namespace="+ns+"&pod=silent").Flows {
-		if f.Protocol == "tcp" {
-			t.Errorf("a pod without connections has flow %+v", f)
+	// What is not there is looked for in answers that have the flows of the connection.
+	isTCP := func(f flowapi.Flow) bool { return f.Protocol == "tcp" }
+	eventually(t, flowsWithin, "the client's node has flows of the client and none of the pod without connections", func() (bool, string) {
+		mustInPod(t, client, "probe", "dial", "tcp", to.String())
+		silent := agentFlows(t, nodes[2], "namespace="+ns+"&pod=silent").Flows
+		if slices.ContainsFunc(silent, isTCP) {
+			t.Fatalf("a pod without connections has flows: %+v", silent)
 		}
-	}
-	if flows := agentFlows(t, nodes[1], "namespace="+ns+"&pod=client"); flows.Matched > 0 {
-		t.Errorf("the other node has flows of the client: %+v", flows)
-	}
+		own := agentFlows(t, nodes[2], "namespace="+ns+"&pod=client").Flows
+		return slices.ContainsFunc(own, isTCP), fmt.Sprintf("%+v", own)
+	})
+	eventually(t, flowsWithin, "the server's node has flows of the server and none of the client", func() (bool, string) {
+		mustInPod(t, client, "probe", "dial", "tcp", to.String())
+		if flows := agentFlows(t, nodes[1], "namespace="+ns+"&pod=client"); flows.Matched > 0 {
+			t.Fatalf("the other node has flows of the client: %+v", flows)
+		}
+		own := agentFlows(t, nodes[1], "namespace="+ns+"&pod=server").Flows
+		return slices.ContainsFunc(own, isTCP), fmt.Sprintf("%+v", own)
+	})
 }
 
 // TestFlows_AreForTheRelayAndAdministrators: the address of the NodeOffload answers to the relay's certificate and to the
@@ -105,6 +118,7 @@ func TestFlows_AreForTheRelayAndAdministrators(t *testing.T) {
 		_ = cluster.client.RbacV1().ClusterRoleBindings().Delete(context.Background(), ns, metav1.DeleteOptions{})
 		_ = cluster.client.RbacV1().ClusterRoles().Delete(context.Background(), ns, metav1.DeleteOptions{})
 	})
+	authorized(t, ns, "reader", authorizationv1.ResourceAttributes{Group: "ovn-offload.io", Resource: "podflows", Verb: "list"})
 	for name, tc := range map[string]struct {
 		args []string
 		want string
@@ -119,6 +133,9 @@ func TestFlows_AreForTheRelayAndAdministrators(t *testing.T) {
 	} {
 		eventually(t, soon, "answer to "+name, func() (bool, string) {
 			out, _ := onNode(nodes[2], append([]string{"curl", "-sk", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", "https://" + at.Address + "/v1/summary"}, tc.args...)...)
+			if out == "200" && tc.want != "200" {
+				t.Fatalf("%s has an answer, want %s", name, tc.want)
+			}
 			return out == tc.want, out + ", want " + tc.want
 		})
 	}
@@ -149,6 +166,18 @@ func flowEndpoint(t *testing.T, node string) *v1alpha1.AgentEndpoint {
 		return at != nil, fmt.Sprintf("%+v", object.Status)
 	})
 	return at
+}
+
+// authorized waits until the API server lets an account do something: who asks earlier remembers the refusal for a minute.
+func authorized(t *testing.T, ns, account string, may authorizationv1.ResourceAttributes) {
+	t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: "system:serviceaccount:" + ns + ":" + account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + ns, "system:authenticated"}, ResourceAttributes: &may,
+	}}
+	eventually(t, soon, fmt.Sprintf("account %s has the right to %s %s", account, may.Verb, may.Resource), func() (bool, string) {
+		got, err := cluster.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+		return err == nil && got.Status.Allowed, fmt.Sprint(err)
+	})
 }
 
 // accountToken makes an account, and gives a token of it.

@@ -25,7 +25,7 @@ const (
 	// link for each of up to four uplinks.
 	seriesOfTraffic = 40
 	// scrapes is how long Prometheus takes for the rates of one minute.
-	scrapes = 90 * time.Second
+	scrapes = 3 * time.Minute
 )
 
 // TestMonitoring_EachQueryReturnsData: a Prometheus with the configuration of docs/monitoring.md finds and scrapes each

@@ -15,11 +15,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,11 +30,15 @@ import (
 	"github.com/ovn-offload/ovn-offload/deploy"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 	"github.com/ovn-offload/ovn-offload/test/e2e/world"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
+
+// relayWithin is when each of both replicas has an answer: they and the controller remember rights for a minute.
+const relayWithin = 4 * time.Minute
 
 // TestRelay_ShowsATenantHisOwnPods: the chart's relay, through kubectl offload ui. An administrator sees all nodes. Who may view
 // one namespace sees its pods and no others; without that right he sees nothing. The verbs of kubectl offload read flows through the
-// relay, too: it is not there while other tests run.
+// relay, too: it is not there while other tests run. The API server sends each request to any of two replicas.
 func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	world.Test(t, world.Tools, world.Disruptive, world.Strict)
 	onlyInLab(t, "it needs the image of the lab")
@@ -47,14 +53,15 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	var overview struct {
 		Grid web.Grid `json:"grid"`
 	}
-	if code := admin.view(t, "overview", nil, &overview); code != http.StatusOK || len(overview.Grid.Squares) != len(nodes) {
-		t.Errorf("an administrator: status %d, %d squares, want one of each of %d nodes", code, len(overview.Grid.Squares), len(nodes))
-	}
-	if code := admin.view(t, "pod", podQuery(other, "vault"), nil); code != http.StatusOK {
-		t.Errorf("an administrator asks for a pod: status %d", code)
-	}
+	eventually(t, relayWithin, "an administrator sees all nodes, and a pod", func() (bool, string) {
+		nodesCode, podCode := admin.view(t, "overview", nil, &overview), admin.view(t, "pod", podQuery(other, "vault"), nil)
+		unseen := slices.DeleteFunc(slices.Clone(nodes), func(node string) bool {
+			return slices.ContainsFunc(overview.Grid.Squares, func(s web.Square) bool { return s.Node == node })
+		})
+		return nodesCode == http.StatusOK && podCode == http.StatusOK && len(unseen) == 0, fmt.Sprintf("status %d without nodes %q, of a pod %d", nodesCode, unseen, podCode)
+	})
 
-	eventually(t, 2*time.Minute, "an administrator sees the flow between the two pods", func() (bool, string) {
+	eventually(t, relayWithin, "an administrator sees the flow between the two pods", func() (bool, string) {
 		asks()
 		code, text := admin.get(t, "/api/v1/views/flows?pod="+ns+"/web")
 		return code == http.StatusOK && strings.Contains(text, vault.Status.PodIP), fmt.Sprint(code, text)
@@ -62,21 +69,27 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 
 	noRole, config := accountConfig(t, ns, "no-role"), tenantConfig(t, ns)
 	page, viewer := openPage(t, config), openPage(t, viewerConfig(t, ns))
-	namesAreMissing(t, viewer, page, client, vault)
+	policiesDecide(t, client, vault)
+	if tier.IsFull() {
+		namesAreMissing(t, viewer, page, client, vault)
+	}
 
 	if code := openPage(t, noRole).view(t, "pod", podQuery(ns, "web"), nil); code != http.StatusNotFound {
 		t.Errorf("without a role: status %d, want %d", code, http.StatusNotFound)
 	}
 	refusedVerbs(t, noRole, ns)
-	for range 12 { // the API server sends each request to any of two
-		if code := page.view(t, "pod", podQuery(ns, "web"), nil); code != http.StatusOK {
-			t.Errorf("the tenant asks for his pod: status %d", code)
+	eventually(t, relayWithin, "both replicas show the tenant his pod", func() (bool, string) {
+		for i := range 12 {
+			if code := page.view(t, "pod", podQuery(ns, "web"), nil); code != http.StatusOK {
+				return false, fmt.Sprintf("request %d has status %d", i, code)
+			}
 		}
-	}
+		return true, ""
+	})
 	if code := page.view(t, "pod", podQuery(other, "vault"), nil); code != http.StatusNotFound {
 		t.Errorf("a pod of another namespace: status %d, want %d", code, http.StatusNotFound)
 	}
-	eventually(t, flowsWithin, "the tenant sees the flow of his pod, once the relay asks the agent again", func() (bool, string) {
+	eventually(t, relayWithin, "the tenant sees the flow of his pod, once the relay asks the agent again", func() (bool, string) {
 		asks()
 		code, text := page.get(t, "/api/v1/views/flows?pod="+ns+"/web")
 		if strings.Contains(text, vault.Status.PodIP) || strings.Contains(text, other) {
@@ -87,7 +100,7 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	if code, _ := page.get(t, "/api/v1/views/flows?pod="+other+"/vault"); code != http.StatusForbidden {
 		t.Errorf("flows of a pod of another namespace: status %d, want %d", code, http.StatusForbidden)
 	}
-	eventually(t, 2*time.Minute, "the tenant's map has the flow to an end that is withheld", func() (bool, string) {
+	eventually(t, relayWithin, "the tenant's map has the flow to an end that is withheld", func() (bool, string) {
 		asks()
 		code, text := page.get(t, "/api/v1/views/map?namespaces="+ns)
 		return code == http.StatusOK && strings.Contains(text, `"pod/`+ns+`/web"`) && strings.Contains(text, "another namespace"), fmt.Sprint(code, text)
@@ -96,10 +109,13 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 		t.Errorf("a map with another namespace: status %d, want %d", code, http.StatusForbidden)
 	}
 	for _, view := range []string{"overview", "health", "worst", "traffic", "map?namespaces=" + ns} {
-		code, text := page.get(t, "/api/v1/views/"+view)
-		if code != http.StatusOK || strings.Contains(text, other) || strings.Contains(text, nodes[2]) {
-			t.Errorf("%s of a tenant: status %d: %s", view, code, text)
-		}
+		eventually(t, relayWithin, "the tenant has the view "+view, func() (bool, string) {
+			code, text := page.get(t, "/api/v1/views/"+view)
+			if strings.Contains(text, other) || strings.Contains(text, nodes[2]) {
+				t.Fatalf("%s of a tenant: status %d: %s", view, code, text)
+			}
+			return code == http.StatusOK, fmt.Sprintf("status %d: %s", code, text)
+		})
 	}
 	if code, _ := page.get(t, "/api/v1/views/node?name="+nodes[1]); code != http.StatusNotFound {
 		t.Errorf("a node, for a tenant: status %d", code)
@@ -219,7 +235,7 @@ func (p opened) view(t *testing.T, name string, q url.Values, into any) int {
 		}
 	}
 	if code >= http.StatusInternalServerError {
-		t.Fatalf("%s: status %d: %s", name, code, text)
+		t.Logf("%s: status %d: %s", name, code, text)
 	}
 	return code
 }
@@ -229,6 +245,7 @@ func (p opened) view(t *testing.T, name string, q url.Values, into any) int {
 func tenantConfig(t *testing.T, ns string) string {
 	t.Helper()
 	allow(t, ns)
+	authorized(t, ns, "tenant", authorizationv1.ResourceAttributes{Namespace: ns, Group: "ovn-offload.io", Resource: "podflows", Verb: "get"})
 	return accountConfig(t, ns, "tenant")
 }
 

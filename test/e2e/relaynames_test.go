@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -21,11 +21,11 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// namesAreMissing: a policy of each of two namespaces decides about the packets of a pod. Without the relay's right to ask for names
-// the page has none. An administrator would not do as viewer: the page names flows itself for users who may run commands in our pods.
-func namesAreMissing(t *testing.T, viewer, tenant opened, client, vault *corev1.Pod) {
+// policiesDecide has a policy of each of two namespaces decide about the packets that a pod keeps sending.
+func policiesDecide(t *testing.T, client, vault *corev1.Pod) {
 	t.Helper()
 	ns, other := client.Namespace, vault.Namespace
 	label(t, vault, `{"app":"vault"}`)
@@ -37,39 +37,48 @@ func namesAreMissing(t *testing.T, viewer, tenant opened, client, vault *corev1.
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}, Egress: []networkingv1.NetworkPolicyEgressRule{{}},
 	})
 	keepsSending(t, client, "true", echoTargets(t, vault)[0].String())
-	flows := "/api/v1/views/flows?pod=" + ns + "/" + client.Name
+}
+
+// namesAreMissing is of the full tier, because rights are remembered for a minute (TestRelay_WithoutNamesStillShowsFlows of pkg/relay
+// has the same answers). Without the relay's right to ask for names the page has none. An administrator would not do as viewer: the
+// page names flows itself for users who may run commands in our pods.
+func namesAreMissing(t *testing.T, viewer, tenant opened, client, vault *corev1.Pod) {
+	t.Helper()
+	flows := "/api/v1/views/flows?pod=" + client.Namespace + "/" + client.Name
 	restore := withoutNames(t)
-	eventually(t, 2*time.Minute, "without the right names are missing, and flows are there", func() (bool, string) {
+	eventually(t, relayWithin, "without the right names are missing, and flows are there", func() (bool, string) {
 		code, text := viewer.get(t, flows)
 		return code == http.StatusOK && strings.Contains(text, "names of flows: asking for names: 403") && strings.Contains(text, vault.Status.PodIP) &&
 			!strings.Contains(text, "NetworkPolicy/"), fmt.Sprint(code, text)
 	})
-	eventually(t, 2*time.Minute, "a tenant does not learn where the controller is", func() (bool, string) {
+	eventually(t, relayWithin, "a tenant does not learn where the controller is", func() (bool, string) {
 		code, text := tenant.get(t, flows)
 		return code == http.StatusOK && strings.Contains(text, "the leading controller does not answer") && !strings.Contains(text, ":9413"), fmt.Sprint(code, text)
 	})
 	restore()
 }
 
-// namesInRelay is after namesAreMissing, and a minute in which the controller remembers that the relay had no right: a viewer of all
-// namespaces and nodes sees both policies, and who may view one namespace sees its policy and the other's kind.
+// namesInRelay: a viewer of all namespaces and nodes sees both policies, and who may view one namespace sees its policy and the
+// other's kind. In the full tier namesAreMissing was before, and the controller remembers for a minute that the relay had no right.
 func namesInRelay(t *testing.T, viewer, tenant opened, client, vault *corev1.Pod) {
 	t.Helper()
 	ns, other := client.Namespace, vault.Namespace
 	flows := "/api/v1/views/flows?pod=" + ns + "/" + client.Name
-	eventually(t, 2*time.Minute, "a viewer of all sees the policies of both namespaces", func() (bool, string) {
+	eventually(t, relayWithin, "a viewer of all sees the policies of both namespaces", func() (bool, string) {
 		code, text := viewer.get(t, flows)
 		return code == http.StatusOK && strings.Contains(text, "NetworkPolicy/"+ns+"/lets-out") && strings.Contains(text, "NetworkPolicy/"+other+"/guards-vault") &&
 			!strings.Contains(text, "names of flows"), fmt.Sprint(code, text)
 	})
-	eventually(t, 2*time.Minute, "the tenant sees his policy, and that another one decides", func() (bool, string) {
+	eventually(t, relayWithin, "the tenant sees his policy, and that another one decides", func() (bool, string) {
 		code, text := tenant.get(t, flows)
 		if strings.Contains(text, other) || strings.Contains(text, "guards-vault") {
 			t.Fatalf("the tenant sees a foreign name: %s", text)
 		}
 		return code == http.StatusOK && strings.Contains(text, "NetworkPolicy/"+ns+"/lets-out") && strings.Contains(text, "NetworkPolicy of another namespace"), fmt.Sprint(code, text)
 	})
-	mostAreNamed(t, viewer)
+	if tier.IsFull() {
+		mostAreNamed(t, viewer)
+	}
 	namesAreForTheRelay(t, ns)
 }
 
@@ -93,14 +102,15 @@ func viewerConfig(t *testing.T, ns string) string {
 		_ = rights.ClusterRoleBindings().Delete(context.Background(), ns, metav1.DeleteOptions{})
 		_ = rights.ClusterRoles().Delete(context.Background(), ns, metav1.DeleteOptions{})
 	})
+	authorized(t, ns, "viewer", authorizationv1.ResourceAttributes{Group: "ovn-offload.io", Resource: "podflows", Verb: "get"})
 	return config
 }
 
-// mostAreNamed counts the flows of a node on the page. The API server sends each request to any replica of the relay, and the
+// mostAreNamed counts the flows of a node on the page, which are those of all that runs there: it is of the full tier. The API server sends each request to any replica of the relay, and the
 // controller remembers for a minute that one had no right.
 func mostAreNamed(t *testing.T, viewer opened) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "most flows of a node have names on the page", func() (bool, string) {
+	eventually(t, relayWithin, "most flows of a node have names on the page", func() (bool, string) {
 		code, text := viewer.get(t, "/api/v1/views/flows?node="+nodes[1])
 		var view web.View
 		if err := json.Unmarshal([]byte(text), &view); err != nil || code != http.StatusOK || view.Flows == nil {
@@ -179,8 +189,12 @@ func namesAreForTheRelay(t *testing.T, ns string) {
 		if tc.token != "" {
 			args = append(args, "-H", "Authorization: Bearer "+tc.token)
 		}
-		if out, err := onNode(nodes[2], args...); out != tc.want {
-			t.Errorf("%s asks for names: %s, want %s (%v)", name, out, tc.want, err)
-		}
+		eventually(t, relayWithin, fmt.Sprintf("%s asks for names: status %s", name, tc.want), func() (bool, string) {
+			out, err := onNode(nodes[2], args...)
+			if out == "200" && tc.want != "200" {
+				t.Fatalf("%s asks for names: status %s, want %s", name, out, tc.want)
+			}
+			return out == tc.want, fmt.Sprintf("%s (%v)", out, err)
+		})
 	}
 }

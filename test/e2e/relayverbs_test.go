@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -27,9 +26,13 @@ func refusedVerbs(t *testing.T, config, ns string) {
 		`cannot list resource "pods"`:                                                   {"trace", "pod/web", "pod/db", "--live", "-n", ns},
 		"in all namespaces: give one with -n":                                           {"top"},
 	} {
-		if out, code := offloadAs(t, config, args...); code == 0 || !strings.Contains(out, want) || strings.Contains(out, "cannot create resource") {
-			t.Errorf("without a role, %v: exit code %d, want %q: %s", args, code, want, out)
-		}
+		eventually(t, relayWithin, fmt.Sprintf("without a role, %q ends with %q", args, want), func() (bool, string) {
+			out, code := offloadAs(t, config, args...)
+			if code == 0 || strings.Contains(out, "cannot create resource") {
+				t.Fatalf("without a role, %q: exit code %d, want %q: %s", args, code, want, out)
+			}
+			return strings.Contains(out, want), fmt.Sprintf("exit code %d: %s", code, out)
+		})
 	}
 }
 
@@ -54,7 +57,7 @@ func verbsOfTenant(t *testing.T, config string, client, vault *corev1.Pod) {
 		"top":     {[]string{"top", "-n", ns}, []string{ns + "/web"}},
 		"policy":  {[]string{"explain", "netpol/db-ingress", "-n", ns}, []string{"pod/" + ns + "/db"}},
 	} {
-		eventually(t, 2*time.Minute, "a tenant reads "+name, func() (bool, string) {
+		eventually(t, relayWithin, "a tenant reads "+name, func() (bool, string) {
 			out, code := offloadAs(t, config, verb.args...)
 			if foreign(out) {
 				t.Fatalf("%v of a tenant shows what is of another namespace: %s", verb.args, out)
@@ -71,9 +74,13 @@ func verbsOfTenant(t *testing.T, config string, client, vault *corev1.Pod) {
 		"you may not get nodeoffloads.ovn-offload.io":                   {"explain", "flow/1@" + nodes[1]},
 		"agent of node " + nodes[1]:                                     {"explain", "flow/1@" + nodes[1], "-n", ns, "--ask-driver"},
 	} {
-		if out, code := offloadAs(t, config, args...); code == 0 || !strings.Contains(out, want) || strings.Contains(out, vault.Status.PodIP) {
-			t.Errorf("%v of a tenant: exit code %d, want %q: %s", args, code, want, out)
-		}
+		eventually(t, relayWithin, fmt.Sprintf("%q of a tenant ends with %q", args, want), func() (bool, string) {
+			out, code := offloadAs(t, config, args...)
+			if code == 0 || strings.Contains(out, vault.Status.PodIP) {
+				t.Fatalf("%q of a tenant: exit code %d, want %q: %s", args, code, want, out)
+			}
+			return strings.Contains(out, want), fmt.Sprintf("exit code %d: %s", code, out)
+		})
 	}
 	if out, code := offloadAs(t, config, "flows", "--pod", "web", "-n", ns, "--direct"); code == 0 || !strings.Contains(out, "forbidden") || strings.Contains(out, ns+"/db") {
 		t.Errorf("a tenant without the relay: exit code %d: %s", code, out)
@@ -87,15 +94,16 @@ func verbsOfAdmin(t *testing.T, client, vault *corev1.Pod) {
 	ns := client.Namespace
 	var list says.Streams
 	flows := []string{"flows", "--pod", "web", "-n", ns, "-o", "json"}
-	eventually(t, 2*time.Minute, "an administrator reads flows with names of both namespaces", func() (bool, string) {
+	eventually(t, relayWithin, "an administrator reads flows with names of both namespaces", func() (bool, string) {
 		out, code := kubectlOffload(t, flows...)
 		list = says.Streams{}
 		return code == 0 && json.Unmarshal([]byte(out), &list) == nil && strings.Contains(out, "pod/"+vault.Namespace+"/vault") && list.Named > 0, fmt.Sprintf("exit code %d: %s", code, out)
 	})
-	if out, code := kubectlOffload(t, "explain", "pod/web", "-n", ns); code > int(says.Degraded) || !strings.Contains(out, "pod/"+vault.Namespace+"/vault") {
-		t.Errorf("explain by the relay: exit code %d: %s", code, out)
-	}
-	eventually(t, 2*time.Minute, "an administrator reads the rules of a flow", func() (bool, string) {
+	eventually(t, relayWithin, "explain by the relay", func() (bool, string) {
+		out, code := kubectlOffload(t, "explain", "pod/web", "-n", ns)
+		return code <= int(says.Degraded) && strings.Contains(out, "pod/"+vault.Namespace+"/vault"), fmt.Sprintf("exit code %d: %s", code, out)
+	})
+	eventually(t, relayWithin, "an administrator reads the rules of a flow", func() (bool, string) {
 		out, _ := kubectlOffload(t, flows...)
 		if json.Unmarshal([]byte(out), &list) != nil || len(list.Streams) == 0 || len(list.Streams[0].Flows) == 0 {
 			return false, out
@@ -104,28 +112,29 @@ func verbsOfAdmin(t *testing.T, client, vault *corev1.Pod) {
 		out, code := kubectlOffload(t, "explain", "flow/"+id+"@"+node)
 		return code == 0 && strings.Contains(out, "matches  ") && (strings.Contains(out, "ls_in_") || strings.Contains(out, "port_binding")), fmt.Sprintf("exit code %d: %s", code, out)
 	})
-	asked := ""
-	eventually(t, 2*time.Minute, "an administrator asks the driver about a flow, by pods/exec, and is refused because the node has no offload", func() (bool, string) {
+	eventually(t, relayWithin, "an administrator asks the driver about a flow, by pods/exec, and is refused because the node has no offload", func() (bool, string) {
 		out, _ := kubectlOffload(t, flows...)
 		if json.Unmarshal([]byte(out), &list) != nil || len(list.Streams) == 0 || len(list.Streams[0].Flows) == 0 {
 			return false, out
 		}
-		asked = "flow/" + list.Streams[0].Flows[0] + "@" + list.Streams[0].Node
+		asked := "flow/" + list.Streams[0].Flows[0] + "@" + list.Streams[0].Node
+		unasked, without := kubectlOffload(t, "explain", asked) // the control
+		if strings.Contains(unasked, "not asked") {
+			t.Fatalf("the driver is asked without being asked to: %s", unasked)
+		}
 		out, code := kubectlOffload(t, "explain", asked, "--ask-driver")
-		return code == int(says.Uncertain) && strings.Contains(out, "which was not asked: the driver has not refused the flow: it is not in hardware because of offload-off"), fmt.Sprintf("exit code %d: %s", code, out)
+		return without == 0 && code == int(says.Uncertain) && strings.Contains(out, "which was not asked: the driver has not refused the flow: it is not in hardware because of offload-off"), fmt.Sprintf("exit code %d: %s", code, out)
 	})
-	if out, _ := kubectlOffload(t, "explain", asked); strings.Contains(out, "not asked") { // the control
-		t.Errorf("the driver is asked without being asked to: %s", out)
-	}
 	relays := cluster.client.AppsV1().Deployments(system)
 	if _, err := relays.UpdateScale(t.Context(), "ovn-offload-relay", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "ovn-offload-relay", Namespace: system}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Minute, "a relay that does not answer is named", func() (bool, string) {
+	eventually(t, relayWithin, "a relay that does not answer is named", func() (bool, string) {
 		out, code := kubectlOffload(t, flows...)
 		return code == int(says.Uncertain) && strings.Contains(out, "the relay of this cluster does not answer") && strings.Contains(out, "--direct"), fmt.Sprintf("exit code %d: %s", code, out)
 	})
-	if out, code := kubectlOffload(t, append(flows, "--direct")...); code != 0 || !strings.Contains(out, "pod/"+vault.Namespace+"/vault") {
-		t.Errorf("without the relay: exit code %d: %s", code, out)
-	}
+	eventually(t, flowsWithin, "without the relay the agents are asked", func() (bool, string) {
+		out, code := kubectlOffload(t, append(flows, "--direct")...)
+		return code == 0 && strings.Contains(out, "pod/"+vault.Namespace+"/vault"), fmt.Sprintf("exit code %d: %s", code, out)
+	})
 }

@@ -200,15 +200,17 @@ func TestTrace_SNATToOutsideOnly(t *testing.T) {
 				snat = fmt.Sprintf("ct_snat(ip6.src=%s)", address)
 			}
 			exit := netip.AddrPortFrom(ofFamily(machineAddresses(t, outside), target.Addr()), outsidePort)
-			out := traceOut(t, from, exit)
-			_, after, found := strings.Cut(out, fmt.Sprintf("ingress(dp=%q,", contract.Network{}.GatewayRouter(node)))
-			if _, after, translated := strings.Cut(after, snat); !found || !translated || !strings.Contains(after, fmt.Sprintf(`output to "breth0_%s"`, node)) {
-				t.Errorf("from %s to %s: want %s in %s, then the wire: %s", from.Name, exit, snat, contract.Network{}.GatewayRouter(node), out)
-			}
-			out = tracePod(t, from, other, target)
-			if strings.Contains(out, "ct_snat") || strings.Contains(out, `dp="GR_`) || !strings.Contains(out, outputTo(other)) {
-				t.Errorf("from %s to %s: want no gateway router and no translation: %s", from.Name, target, out)
-			}
+			router := contract.Network{}.GatewayRouter(node)
+			eventually(t, soon, fmt.Sprintf("from %s to %s: %s in %s, then the wire", from.Name, exit, snat, router), func() (bool, string) {
+				out := traceOut(t, from, exit)
+				_, after, found := strings.Cut(out, fmt.Sprintf("ingress(dp=%q,", router))
+				_, after, translated := strings.Cut(after, snat)
+				return found && translated && strings.Contains(after, fmt.Sprintf(`output to "breth0_%s"`, node)), out
+			})
+			eventually(t, soon, fmt.Sprintf("from %s to %s: no gateway router and no translation", from.Name, target), func() (bool, string) {
+				out := tracePod(t, from, other, target)
+				return !strings.Contains(out, "ct_snat") && !strings.Contains(out, `dp="GR_`) && strings.Contains(out, outputTo(other)), out
+			})
 		}
 	}
 }
@@ -223,12 +225,12 @@ func TestService_ClusterIPIsFourLogicalFlows(t *testing.T) {
 	want := []string{"lr_in_defrag", "lr_in_dnat", "ls_in_lb", "ls_in_pre_stateful"}
 	for _, address := range frontends(web) {
 		vip := netip.MustParseAddrPort(address).Addr()
-		eventually(t, serviceWithin, fmt.Sprintf("%s is in %v, each for %d nodes", vip, want, len(nodes)), func() (bool, string) {
+		eventually(t, serviceWithin, fmt.Sprintf("%s is in %v, each for %d nodes or more", vip, want, len(nodes)), func() (bool, string) {
 			rows, out := flowRows(t, vip)
 			var stages []string
 			for row, datapaths := range rows {
 				stages = append(stages, row.stage)
-				if datapaths != len(nodes) {
+				if datapaths < len(nodes) {
 					return false, out
 				}
 			}
@@ -236,7 +238,7 @@ func TestService_ClusterIPIsFourLogicalFlows(t *testing.T) {
 			return slices.Equal(stages, want), out
 		})
 	}
-	if rows, out := flowRows(t, netip.MustParseAddr("10.96.200.200")); len(rows) > 0 {
+	if rows, out := flowRows(t, netip.MustParseAddr("192.0.2.200")); len(rows) > 0 {
 		t.Errorf("rows of an address that no service has: %s", out)
 	}
 }

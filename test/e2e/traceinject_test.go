@@ -5,14 +5,12 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/tools/clientcmd"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -31,29 +29,40 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 	ns := namespace(t)
 	running(t, ns, "from", nodes[1])
 	far, near := running(t, ns, "far", nodes[2]), running(t, ns, "near", nodes[1])
-	send := func(code int, to *corev1.Pod, args ...string) says.Injected {
+	events := map[string]int{} // that the injections of this test leave
+	send := func(to *corev1.Pod, args ...string) (i says.Injected, code, got int) {
 		t.Helper()
-		args = append([]string{"trace", "--inject", "pod/from", "pod/" + to.Name + ":9/udp", "-n", ns}, args...)
-		i, got := kubectlOffloadJSON[says.Injected](t, args...)
-		if got != code {
-			t.Errorf("%v: exit code %d, want %d: %+v", args, got, code, i)
-		}
-		return i
-	}
-	for _, to := range []*corev1.Pod{far, near} {
 		before := unwanted(t, to)
-		i := send(0, to, "--yes", "--count=3")
-		if got := unwanted(t, to) - before; got != 3 || i.Verdict != inject.Arrived || !seenAt(i, to, 3) {
-			t.Errorf("%s got %d of 3 packets: %+v", to.Name, got, i)
+		args = append([]string{"trace", "--inject", "--yes", "pod/from", "pod/" + to.Name + ":9/udp", "-n", ns}, args...)
+		i, code = kubectlOffloadJSON[says.Injected](t, args...)
+		if events["from"]++; i.Kind == "" { // an error, after the Event of the pod that sends or before it
+			events["from"] = injectionsOf(t, ns, "from")
+		}
+		if seenAt(i, to, 0) {
+			events[to.Name]++
+		}
+		return i, code, unwanted(t, to) - before
+	}
+	arrive := func(to *corev1.Pod, packets int) {
+		t.Helper()
+		eventually(t, soon, fmt.Sprintf("%d packets of %d arrive at %s", packets, packets, to.Name), func() (bool, string) { // nodes lose some
+			i, code, got := send(to, fmt.Sprint("--count=", packets))
+			return code == 0 && got == packets && i.Verdict == inject.Arrived && seenAt(i, to, packets), fmt.Sprintf("exit code %d, %d packets: %+v", code, got, i)
+		})
+	}
+	leftEvents := func() {
+		t.Helper()
+		for _, pod := range []string{"from", "far", "near"} {
+			eventually(t, soon, fmt.Sprintf("pod %s has %d Events", pod, events[pod]), func() (bool, string) {
+				n := injectionsOf(t, ns, pod)
+				return n == events[pod], fmt.Sprint(n)
+			})
 		}
 	}
+	arrive(far, 3)
+	arrive(near, 3)
 	injectsNot(t, ns, far)
-	if n := injectionsOf(t, ns, "from"); n != 2 {
-		t.Errorf("%d Events on the pod of two injections", n)
-	}
-	if n := injectionsOf(t, ns, "far"); n != 1 {
-		t.Errorf("%d Events on the pod to which packets came once", n)
-	}
+	leftEvents()
 
 	createPolicy(t, ns, "lets-none", allowIngress("far"))
 	policy := "NetworkPolicy/" + ns + "/lets-none"
@@ -62,23 +71,22 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 		return code == 1 && strings.Contains(out, "netpol/"+ns+"/lets-none"), out
 	})
 	synced(t) // nodes have the policy later than the database
-	before := unwanted(t, far)
-	i := send(1, far, "--yes")
-	if got := unwanted(t, far) - before; got != 0 || i.Verdict != inject.Dropped || i.By != policy || seenAt(i, far, 0) || i.Deny == nil {
-		t.Errorf("with a policy that drops it, %d packets came: %+v", got, i)
-	}
-	if n := injectionsOf(t, ns, "far"); n != 1 {
-		t.Errorf("%d Events on the pod to which no packet came again", n)
-	}
+	eventually(t, soon, "a packet is dropped by the policy", func() (bool, string) {
+		i, code, got := send(far)
+		if got != 0 || seenAt(i, far, 0) {
+			t.Fatalf("with a policy that drops it, %d packets came: %+v", got, i)
+		}
+		return code == 1 && i.Verdict == inject.Dropped && i.By == policy && i.Deny != nil, fmt.Sprintf("exit code %d: %+v", code, i)
+	})
+	arrive(near, 1) // which the policy does not select
+	leftEvents()
 	deletePolicy(t, ns, "lets-none")
 	eventually(t, policyWithin, "the computed path goes on", func() (bool, string) {
 		out, code := kubectlOffload(t, "trace", "pod/from", "pod/far:9/udp", "-n", ns)
 		return code == 0, out
 	})
 	synced(t)
-	if i := send(0, far, "--yes"); i.Verdict != inject.Arrived {
-		t.Errorf("without the policy: %+v", i)
-	}
+	arrive(far, 1)
 }
 
 // TestTraceInject_ServicesPingsAndOutside: a service leads a SYN to its endpoint and to none where it has none, an echo request
@@ -105,15 +113,18 @@ func TestTraceInject_ServicesPingsAndOutside(t *testing.T) {
 			return code == 0 && i.Verdict == inject.Arrived && seenAt(i, far, 1), fmt.Sprintf("exit code %d: %+v", code, i)
 		})
 	}
-	if i, code := send(exit.String() + "/udp"); code != 0 || i.Verdict != inject.Left || len(i.Seen) == 0 {
-		t.Errorf("%s: exit code %d: %+v", exit, code, i)
-	}
-	if traced, code := kubectlOffloadJSON[says.Traced](t, "trace", "pod/from", fmt.Sprintf("svc/%s:%d", none.Name, port), "-n", ns); code != 1 || traced.Verdict != computed.Rejected {
-		t.Errorf("the computed path to a service without endpoints: exit code %d: %+v", code, traced)
-	}
-	if i, code := send(fmt.Sprintf("svc/%s:%d", none.Name, port)); code != 1 || i.Verdict != inject.Dropped || i.By != "Service/"+ns+"/"+none.Name {
-		t.Errorf("a service without endpoints: exit code %d: %+v", code, i)
-	}
+	eventually(t, soon, "a packet to "+exit.String()+" leaves", func() (bool, string) {
+		i, code := send(exit.String() + "/udp")
+		return code == 0 && i.Verdict == inject.Left && len(i.Seen) > 0, fmt.Sprintf("exit code %d: %+v", code, i)
+	})
+	eventually(t, serviceWithin, "the computed path to a service without endpoints is rejected", func() (bool, string) {
+		traced, code := kubectlOffloadJSON[says.Traced](t, "trace", "pod/from", fmt.Sprintf("svc/%s:%d", none.Name, port), "-n", ns)
+		return code == 1 && traced.Verdict == computed.Rejected, fmt.Sprintf("exit code %d: %+v", code, traced)
+	})
+	eventually(t, serviceWithin, "a packet to a service without endpoints is dropped", func() (bool, string) {
+		i, code := send(fmt.Sprintf("svc/%s:%d", none.Name, port))
+		return code == 1 && i.Verdict == inject.Dropped && i.By == "Service/"+ns+"/"+none.Name, fmt.Sprintf("exit code %d: %+v", code, i)
+	})
 }
 
 // unwanted is how many datagrams a pod's kernel has got for ports that no program has.
@@ -159,34 +170,19 @@ func injectionsOf(t *testing.T, ns, pod string) (n int) {
 // injectsNot: without --yes, with wrong commands, and by a user without the right. The kernel of the receiver counts none.
 func injectsNot(t *testing.T, ns string, to *corev1.Pod) {
 	t.Helper()
-	_, path := cluster.Kubectl()
-	config, err := clientcmd.LoadFromFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, user := range config.AuthInfos {
-		user.Impersonate, user.ImpersonateGroups = "tenant", []string{"system:authenticated"}
-	}
-	tenant := filepath.Join(t.TempDir(), "kubeconfig")
-	if err := clientcmd.WriteToFile(*config, tenant); err != nil {
-		t.Fatal(err)
-	}
 	before := unwanted(t, to)
 	for _, c := range []struct {
 		args []string
-		code int
+		code says.Code
 		text string
 	}{
 		{[]string{"pod/from", "pod/far:9/udp"}, 64, "Nothing was sent: add --yes"},
 		{[]string{"pod/from", "pod/far:9/udp", "--yes", "--count=11"}, 64, "want 1 to 10"},
 		{[]string{"pod/from", "pod/far:9/sctp", "--yes"}, 64, "sctp"},
-		{[]string{"pod/from", "pod/far:9/udp", "--yes", "--live"}, 64, "live"},
 		{[]string{"pod/none", "pod/far:9/udp", "--yes"}, 1, "there is no pod"},
-		{[]string{"pod/from", "pod/far:9/udp", "--yes", "--kubeconfig", tenant}, 3, "injections.ovn-offload.io"},
+		{[]string{"pod/from", "pod/far:9/udp", "--yes", "--kubeconfig", tenantOfNothing(t)}, 3, "injections.ovn-offload.io"},
 	} {
-		if out, code := kubectlOffload(t, append([]string{"trace", "--inject", "-n", ns}, c.args...)...); code != c.code || !strings.Contains(out, c.text) {
-			t.Errorf("%v: exit code %d, want %d with %q: %s", c.args, code, c.code, c.text, out)
-		}
+		verbRefuses(t, c.code, c.text, append([]string{"trace", "--inject", "-n", ns}, c.args...)...)
 	}
 	if got := unwanted(t, to) - before; got != 0 {
 		t.Errorf("%d packets came", got)
