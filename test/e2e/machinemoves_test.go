@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -206,9 +207,7 @@ func TestVirtualMachine_FailedMoveKeepsItsSource(t *testing.T) {
 	for _, at := range targets {
 		comesFrom(t, client, at.Addr().String(), "third")
 	}
-	for name, stream := range running {
-		eventually(t, soon, name+" ends with the move", func() (bool, string) { return !stream.answered(longPause), "" })
-	}
+	wantEnds(t, withinPod(t, client), slices.Collect(maps.Values(running))...)
 }
 
 // portsOf are the rows of a pod's ports on further networks, as far as they decide about its packets.

@@ -18,9 +18,7 @@ import (
 func TestService_HealthCheckNodePortCountsEndpoints(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
-	for i, node := range nodes[:2] {
-		server(t, ns, fmt.Sprintf("server-%d", i), node)
-	}
+	serversOn(t, ns, nodes[:2]...)
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
 	})

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,9 +22,7 @@ func askFrom(machine, network, address string) (answer, error) {
 func TestService_ExternalTrafficPolicyChoosesEndpoints(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
-	for i, node := range nodes[:2] {
-		server(t, ns, fmt.Sprintf("server-%d", i), node)
-	}
+	serversOn(t, ns, nodes[:2]...)
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
 	each := func(check func(i int, network, address string, like netip.Addr)) {
 		for i, node := range nodes {
@@ -63,10 +60,13 @@ func TestService_ExternalTrafficPolicyChoosesEndpoints(t *testing.T) {
 func TestNodePort_AnswersPodsOfEachNode(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
-	server(t, ns, "server", nodes[2])
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	objects := []*corev1.Pod{serverObject(ns, "server", nodes[2])}
 	for _, node := range nodes {
-		from := running(t, ns, "from-"+node, node)
+		objects = append(objects, podObject(ns, "from-"+node, node))
+	}
+	for _, from := range allRunning(t, objects...)[1:] {
+		node := from.Spec.NodeName
 		for _, target := range nodes {
 			for _, addr := range machineAddresses(t, target) {
 				port := uint16(web.Spec.Ports[0].NodePort)
@@ -74,9 +74,10 @@ func TestNodePort_AnswersPodsOfEachNode(t *testing.T) {
 				if seen := netip.MustParseAddr(got.seen); hasAddress(t, from, seen) != (target == node) {
 					t.Errorf("a pod of %s that asked %s was seen as %s", node, target, seen)
 				}
-				if got, err := askFromPod(from, "tcp", netip.AddrPortFrom(addr, 29999).String()); err == nil {
-					t.Errorf("%s answered at a port without a service: %v", addr, got)
+				dial := func(port uint16) attempt {
+					return podTries(from, "probe", "dial", "tcp", netip.AddrPortFrom(addr, port).String())
 				}
+				failsBeside(t, addr.String()+" answers at a port without a service", dial(29999), dial(port))
 			}
 		}
 	}
@@ -97,8 +98,7 @@ func routeOutside(t *testing.T, to string, via netip.Addr) {
 func TestService_ExternalAddressesAnswer(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
-	server(t, ns, "server", nodes[2])
-	from := running(t, ns, "from", nodes[1])
+	from := allRunning(t, serverObject(ns, "server", nodes[2]), podObject(ns, "from", nodes[1]))[1]
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, []string{"203.0.113.7"}
 	})
@@ -111,9 +111,8 @@ func TestService_ExternalAddressesAnswer(t *testing.T) {
 			return err == nil, fmt.Sprint(got, err)
 		})
 	}
-	if got, err := askFrom(outside, "tcp", "203.0.113.9:80"); err == nil {
-		t.Errorf("an address that no service has: %v", got)
-	}
+	dial := func(address string) attempt { return nodeTries(outside, "probe", "dial", "tcp", address) }
+	failsBeside(t, "an address that no service has answers", dial("203.0.113.9:80"), dial("203.0.113.8:80"))
 }
 
 // TestHostPort_AnswersOutsideAndNodes: a pod's port on its node answers the outside, the node
@@ -143,7 +142,7 @@ func TestHostPort_AnswersOutsideAndNodes(t *testing.T) {
 	}
 	deletePod(t, ns, "server")
 	address := netip.AddrPortFrom(nodeAddress(t, nodes[1]), hostPort).String()
-	eventually(t, 2*time.Second+serviceWithin, "the host port is closed", func() (bool, string) {
+	eventually(t, podWithin, "the host port is closed", func() (bool, string) {
 		got, err := askFrom(outside, "tcp", address)
 		return err != nil, got.server
 	})
@@ -155,8 +154,7 @@ func TestHostPort_AnswersOutsideAndNodes(t *testing.T) {
 func TestService_LoadBalancerSourceRangesLimitClients(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
-	server(t, ns, "server", nodes[2])
-	from := running(t, ns, "from", nodes[1])
+	from := allRunning(t, serverObject(ns, "server", nodes[2]), podObject(ns, "from", nodes[1]))[1]
 	own := machineAddresses(t, outside)
 	var asker []string
 	for _, addr := range own {

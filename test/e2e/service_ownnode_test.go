@@ -52,18 +52,17 @@ func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
 			return got == want && bound == want, fmt.Sprint(got, err, bound, errBound)
 		})
 	}
-	silent := func(from, network string, at netip.AddrPort) {
+	silent := func(from, network string, at, witness netip.AddrPort) {
 		t.Helper()
-		if got, err := askFrom(from, network, at.String()); err == nil {
-			t.Errorf("%s of %s at %s: %v", network, from, at, got)
-		}
+		dial := func(at netip.AddrPort) attempt { return nodeTries(from, "probe", "dial", network, at.String()) }
+		failsBeside(t, fmt.Sprintf("%s of %s at %s has an answer", network, from, at), dial(at), dial(witness))
 	}
 	each(func(network string, own netip.Addr, at func(string) netip.AddrPort) {
 		sees(nodes[2], network, at(nodes[2]), own)
 		sees(nodes[2], network, at(nodes[1]), own)
 		sees(nodes[1], network, at(nodes[1]), ofFamily(gatewayAddresses(t, nodes[1]), own))
-		silent(nodes[2], network, at(nodes[0]))
-		silent(outside, network, at(nodes[2]))
+		silent(nodes[2], network, at(nodes[0]), at(nodes[1]))
+		silent(outside, network, at(nodes[2]), at(nodes[1]))
 	})
 	web = updateService(t, web, func(spec *corev1.ServiceSpec) {
 		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster

@@ -3,10 +3,8 @@
 package e2e
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
 	"strings"
 	"testing"
@@ -31,10 +29,23 @@ const (
 // server makes a pod behind the services of its namespace that answers with its name.
 func server(t *testing.T, ns, name, node string) *corev1.Pod {
 	t.Helper()
+	return allRunning(t, serverObject(ns, name, node))[0]
+}
+
+func serverObject(ns, name, node string) *corev1.Pod {
 	pod := podObject(ns, name, node, "probe", "serve", fmt.Sprint(echoPort), name)
 	pod.Labels = map[string]string{"app": "web"}
-	create(t, pod)
-	return listening(t, waitPod(t, ns, name, "Running", isRunning))
+	return pod
+}
+
+// serversOn makes the pods server-0, server-1 and so on, one on each of some nodes.
+func serversOn(t *testing.T, ns string, some ...string) []*corev1.Pod {
+	t.Helper()
+	var objects []*corev1.Pod
+	for i, node := range some {
+		objects = append(objects, serverObject(ns, fmt.Sprintf("server-%d", i), node))
+	}
+	return allRunning(t, objects...)
 }
 
 // service makes a service of the pods that server makes, TCP and UDP, in the
@@ -140,11 +151,16 @@ func TestService_ReachesEveryEndpoint(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	web := service(t, ns, nil)
+	clients := tier.Pick(nodes[:1], nodes)
+	var objects []*corev1.Pod
 	for i, node := range nodes {
-		server(t, ns, fmt.Sprintf("server-%d", i), node)
+		objects = append(objects, serverObject(ns, fmt.Sprintf("server-%d", i), node))
 	}
-	for _, node := range tier.Pick(nodes[:1], nodes) {
-		from := running(t, ns, "from-"+node, node)
+	for _, node := range clients {
+		objects = append(objects, podObject(ns, "from-"+node, node))
+	}
+	pods := allRunning(t, objects...)[len(nodes):]
+	for _, from := range pods {
 		for _, address := range frontends(web) {
 			for _, network := range []string{"tcp", "udp"} {
 				answers(t, from, network, address)
@@ -153,10 +169,9 @@ func TestService_ReachesEveryEndpoint(t *testing.T) {
 		}
 	}
 	deleteService(t, ns, web.Name)
-	from := waitPod(t, ns, "from-"+nodes[0], "Running", isRunning)
 	for _, address := range frontends(web) {
 		eventually(t, serviceWithin, address+" is silent", func() (bool, string) {
-			got, err := askFromPod(from, "tcp", address)
+			got, err := askFromPod(pods[0], "tcp", address)
 			return err != nil, got.server
 		})
 	}
@@ -187,7 +202,8 @@ func TestService_OnlyEndpointReachesItself(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	web := service(t, ns, nil)
-	alone, other := server(t, ns, "alone", nodes[1]), running(t, ns, "other", nodes[1])
+	pods := allRunning(t, serverObject(ns, "alone", nodes[1]), podObject(ns, "other", nodes[1]))
+	alone, other := pods[0], pods[1]
 	var all []netip.AddrPort
 	for _, address := range frontends(web) {
 		all = append(all, netip.MustParseAddrPort(address))
@@ -237,11 +253,10 @@ func TestService_InternalTrafficPolicyLocalForPods(t *testing.T) {
 	ns := namespace(t)
 	local := corev1.ServiceInternalTrafficPolicyLocal
 	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.InternalTrafficPolicy = &local })
+	pods := allRunning(t, serverObject(ns, "server-0", nodes[0]), serverObject(ns, "server-1", nodes[1]), podObject(ns, "from-0", nodes[0]),
+		podObject(ns, "from-1", nodes[1]), podObject(ns, "from-2", nodes[2]))
 	for i, node := range nodes[:2] {
-		server(t, ns, fmt.Sprintf("server-%d", i), node)
-	}
-	for i, node := range nodes[:2] {
-		from := running(t, ns, "from-"+node, node)
+		from := pods[2+i]
 		for _, address := range frontends(web) {
 			answers(t, from, "tcp", address)
 			for range 5 {
@@ -251,11 +266,9 @@ func TestService_InternalTrafficPolicyLocalForPods(t *testing.T) {
 			}
 		}
 	}
-	nowhere := running(t, ns, "from-"+nodes[2], nodes[2])
 	for _, address := range frontends(web) {
-		if got, err := askFromPod(nowhere, "tcp", address); err == nil {
-			t.Errorf("%s on %s without an endpoint: %v", address, nodes[2], got)
-		}
+		dial := func(from *corev1.Pod) attempt { return podTries(from, "probe", "dial", "tcp", address) }
+		failsBeside(t, address+" answers on "+nodes[2]+" without an endpoint", dial(pods[4]), dial(pods[2]))
 	}
 }
 
@@ -265,8 +278,7 @@ func TestService_ChangesTypeInPlace(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	ns := namespace(t)
 	web := service(t, ns, nil)
-	server(t, ns, "server", nodes[2])
-	from := running(t, ns, "from", nodes[1])
+	from := allRunning(t, serverObject(ns, "server", nodes[2]), podObject(ns, "from", nodes[1]))[1]
 	answers(t, from, "tcp", frontends(web)[0])
 	web = updateService(t, web, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
 	node := netip.AddrPortFrom(nodeAddress(t, nodes[1]), uint16(web.Spec.Ports[0].NodePort)).String()
@@ -327,39 +339,56 @@ func nodeAddress(t *testing.T, name string) netip.Addr {
 // with the same pod, whose endpoint it stays, is not touched.
 func TestService_FlowsLeaveRemovedEndpoint(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	type leaving struct {
-		network, other, last string
-		later                time.Duration
+	gate := []leaving{{"udp", "second", 0}, {"tcp", "second", 0}}
+	rest := []leaving{{"udp", "second", 12 * time.Second}, {"udp", "", 0}}
+	each := map[string]func(*testing.T){}
+	for _, l := range tier.Pick(gate, append(gate, rest...)) {
+		each[l.network+" "+l.other+" "+l.later.String()] = l.check
 	}
-	gate := []leaving{{"udp", "second", "second", 0}, {"tcp", "second", "first", 0}}
-	rest := []leaving{{"udp", "second", "second", 12 * time.Second}, {"udp", "", "first", 0}}
-	for _, tc := range tier.Pick(gate, append(gate, rest...)) {
-		t.Run(tc.network+" "+tc.other+" "+tc.later.String(), func(t *testing.T) {
-			t.Parallel()
-			ns := namespace(t)
-			web := service(t, ns, nil)
-			first := server(t, ns, "first", nodes[2])
-			from := running(t, ns, "from", nodes[1])
-			label(t, first, `{"kept":"yes"}`)
-			kept := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Selector = map[string]string{"kept": "yes"} })
-			var second *corev1.Pod
-			if tc.other != "" {
-				second = server(t, ns, tc.other, nodes[0])
-				label(t, second, `{"app":"waits"}`)
-				awaitWithout(t, web, addresses(t, second))
-			}
-			answers(t, from, "udp", frontends(kept)[0])
-			stays := stream(t, ns, from, "udp", frontends(kept)[0])
-			answers(t, from, tc.network, frontends(web)[0])
-			moves := stream(t, ns, from, tc.network, frontends(web)[0])
-			time.Sleep(time.Second + tc.later)
-			if second != nil {
-				label(t, second, `{"app":"web"}`)
-			}
-			label(t, first, `{"app":"retired"}`)
-			checkStream(t, <-moves, tc.last, tc.other == tc.last)
-			checkStream(t, <-stays, "first", true)
+	atOnce(t, each)
+}
+
+// leaving is a stream whose endpoint leaves after a time, with another endpoint or without one.
+type leaving struct {
+	network, other string
+	later          time.Duration
+}
+
+func (l leaving) check(t *testing.T) {
+	ns := namespace(t)
+	web := service(t, ns, nil)
+	first, from := serverObject(ns, "first", nodes[2]), podObject(ns, "from", nodes[1])
+	first.Labels["kept"] = "yes"
+	objects := []*corev1.Pod{first, from}
+	if l.other != "" {
+		second := serverObject(ns, l.other, nodes[0])
+		second.Labels["app"] = "waits"
+		objects = append(objects, second)
+	}
+	pods := allRunning(t, objects...)
+	first, from = pods[0], pods[1]
+	kept := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Selector = map[string]string{"kept": "yes"} })
+	answers(t, from, "udp", frontends(kept)[0])
+	answers(t, from, l.network, frontends(web)[0])
+	stays := startFlow(t, ns, from.Name, "udp", netip.MustParseAddrPort(frontends(kept)[0]))
+	moves := startFlow(t, ns, from.Name, l.network, netip.MustParseAddrPort(frontends(web)[0]))
+	time.Sleep(l.later)
+	if l.other != "" {
+		label(t, pods[2], `{"app":"web"}`)
+	}
+	label(t, first, `{"app":"retired"}`)
+	last := "first"
+	if l.network == "udp" && l.other != "" {
+		last = l.other
+		eventually(t, podWithin, last+" answers the stream", func() (bool, string) {
+			return moves.answering() == last && moves.answered(time.Second), moves.answering()
 		})
+	} else {
+		wantEnds(t, stays, moves)
+	}
+	stays.wantAnswer(t, soon)
+	if got, kept := moves.answering(), stays.answering(); got != last || kept != "first" {
+		t.Errorf("the last answers are of %q and, by the other service, of %q; want %q and \"first\"", got, kept, last)
 	}
 }
 
@@ -368,49 +397,6 @@ func label(t *testing.T, pod *corev1.Pod, labels string) {
 	patch := []byte(`{"metadata":{"labels":` + labels + `}}`)
 	if _, err := cluster.client.CoreV1().Pods(pod.Namespace).Patch(t.Context(), pod.Name, types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// streamFor is how long stream sends.
-const streamFor = 26 * time.Second
-
-// stream sends from a pod and, once it is answered, gives what the pod will have printed.
-func stream(t *testing.T, ns string, from *corev1.Pod, network, address string) <-chan string {
-	t.Helper()
-	printed, end := io.Pipe()
-	go func() {
-		err := printing(end, ns, from.Name, "timeout", fmt.Sprint(int(streamFor.Seconds())), "probe", "stream", network, address)
-		_ = end.CloseWithError(err)
-	}()
-	lines := bufio.NewReader(printed)
-	first, err := lines.ReadString('\n')
-	if err != nil {
-		t.Fatalf("%s to %s: %v", network, address, err)
-	}
-	all := make(chan string, 1)
-	go func() {
-		rest, _ := io.ReadAll(lines) // the command ends by its time
-		all <- first + string(rest)
-	}()
-	return all
-}
-
-// checkStream looks at who answered last in a stream, and for how long.
-func checkStream(t *testing.T, out, last string, continues bool) {
-	t.Helper()
-	server := ""
-	var first, latest int64 // ms
-	for line := range strings.Lines(out) {
-		var number, delay int64
-		if name, ok := strings.CutPrefix(strings.TrimSpace(line), "server "); ok {
-			server = name
-		} else if _, err := fmt.Sscan(line, &number, &latest, &delay); err == nil && first == 0 {
-			first = latest
-		}
-	}
-	took := time.Duration(latest-first) * time.Millisecond
-	if server != last || took < time.Second/2 || (took > streamFor-5*time.Second) != continues {
-		t.Errorf("answers for %s of %s, the last of %q; want %q, going on: %v", took, streamFor, server, last, continues)
 	}
 }
 
