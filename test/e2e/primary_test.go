@@ -38,9 +38,11 @@ func tenantWith(t *testing.T, spec string) tenant {
 		t.Fatal(err)
 	}
 	waitCondition(t, objectsOf(t, ovnv1.UserDefinedNetworks(), x.ns), "main", "NetworkCreated", "True")
+	var objects []*corev1.Pod
 	for i, node := range nodes[1:3] { // whose answers tell the network
-		x.pods = append(x.pods, server(t, x.ns, fmt.Sprintf("server-%d-%s", i, x.ns[len(x.ns)-5:]), node))
+		objects = append(objects, serverObject(x.ns, fmt.Sprintf("server-%d-%s", i, x.ns[len(x.ns)-5:]), node))
 	}
+	x.pods = allRunning(t, objects...)
 	x.web = service(t, x.ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
 	return x
 }
@@ -81,60 +83,101 @@ func (x tenant) served(t *testing.T, from *corev1.Pod) {
 	mustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
 }
 
-// TestPrimaryNetwork_IsTheNetworkOfItsNamespace: two namespaces have a primary network each, of both topologies and with the
-// same subnet. Pods reach each other, services and external hosts on their own network, and no pod of another one. The
-// default network leads to the node, and to the ports that a pod opens.
-func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
-	world.Test(t, world.Primary, world.Core, tier.Pick(world.Beside, world.Disruptive), world.Strict)
-	layer3, layer2 := "{cidr: 10.58.0.0/16}", "10.58.0.0/16"
+// overlap is two tenants whose networks have the same subnet, the first of topology Layer3, the other of Layer2, and a
+// namespace of the default network with a server and a service.
+type overlap struct {
+	tenants []tenant
+	plain   string
+	other   *corev1.Pod
+	web     *corev1.Service
+}
+
+// newOverlap takes the subnets 10.NUMBER.0.0/16 and fdNUMBER::/48, or /64: networks that exist at once have different numbers.
+func newOverlap(t *testing.T, number int) overlap {
+	t.Helper()
+	four, six := fmt.Sprintf("10.%d.0.0/16", number), fmt.Sprintf("fd%d::", number)
+	layer3, layer2 := "{cidr: "+four+"}", four
 	if sixes()[0] {
-		layer3, layer2 = "{cidr: 'fd58::/48'}", "'fd58::/64'"
+		layer3, layer2 = "{cidr: '"+six+"/48'}", "'"+six+"/64'"
 	} else if len(sixes()) > 1 {
-		layer3, layer2 = layer3+", {cidr: 'fd58::/48'}", layer2+", 'fd58::/64'"
+		layer3, layer2 = layer3+", {cidr: '"+six+"/48'}", layer2+", '"+six+"/64'"
 	}
-	plain := namespace(t)
-	other := server(t, plain, "other", nodes[2])
-	web := service(t, plain, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	o := overlap{plain: namespace(t)}
+	o.other = server(t, o.plain, "other", nodes[2])
+	o.web = service(t, o.plain, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
 	serveOutside(t)
-	tenants := []tenant{
+	o.tenants = []tenant{
 		tenantWith(t, "{topology: Layer3, layer3: {role: Primary, subnets: ["+layer3+"]}}"),
 		tenantWith(t, "{topology: Layer2, layer2: {role: Primary, subnets: ["+layer2+"]}}"),
 	}
-	t.Run("networks", func(t *testing.T) {
-		for i, x := range tenants {
-			foreign := tenants[1-i]
-			t.Run([]string{"layer3", "layer2"}[i], func(t *testing.T) {
-				t.Parallel()
-				for _, pod := range x.pods {
-					x.served(t, pod)
-				}
-				t.Run("external hosts see the node", x.leaves)
-				t.Run("node ports answer", func(t *testing.T) { x.nodePorts(t, i == 0, foreign.pods[0], other) })
-				t.Run("node ports of the default network answer", func(t *testing.T) { x.asksNodePorts(t, web) })
-				t.Run("internalTrafficPolicy Local", x.local)
-				if i > 0 {
-					t.Run("a pod asks for its address", x.asks)
-				}
-				t.Run("others are apart", func(t *testing.T) { x.apart(t, foreign, other) })
-				t.Run("the cluster's DNS answers at its ports alone", func(t *testing.T) { x.onlyPorts(t, other) })
-				t.Run("eth0 leads to the node alone", func(t *testing.T) { x.locked(t, other) })
-				t.Run("processes of nodes do not answer by eth0", func(t *testing.T) { x.nodesByEth0(t, other) })
-				t.Run("opened ports", func(t *testing.T) { x.opens(t, other) })
-				t.Run("EndpointSlices have copies", func(t *testing.T) { x.mirrored(t, plain) })
-				t.Run("NetworkPolicy", func(t *testing.T) {
-					createPolicy(t, x.ns, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
-					becomes(t, x.pods[1], false, x.echoes(t, 0)...)
-					mustInPod(t, x.pods[0], "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version") // its answers come
-					deletePolicy(t, x.ns, "deny")
-					becomes(t, x.pods[1], true, x.echoes(t, 0)...)
-				})
-			})
-		}
+	return o
+}
+
+// each looks at both tenants at once; the foreign one is the other of the two.
+func (o overlap) each(t *testing.T, look func(t *testing.T, x, foreign tenant)) {
+	t.Helper()
+	atOnce(t, map[string]func(*testing.T){
+		"layer3": func(t *testing.T) { look(t, o.tenants[0], o.tenants[1]) },
+		"layer2": func(t *testing.T) { look(t, o.tenants[1], o.tenants[0]) },
 	})
-	if !tier.IsFull() {
+}
+
+// nodePorts checks the node ports of a tenant's service: those of the network that was there first answer, and no others.
+func (o overlap) nodePorts(t *testing.T, x tenant, some []string, others ...*corev1.Pod) {
+	t.Helper()
+	if first := o.tenants[0]; x.ns != first.ns {
+		failsBeside(t, "node ports of a network with subnets of another one answer", x.anyNodePort(t, some), first.anyNodePort(t, some))
 		return
 	}
-	restarted(t, tenants)
+	x.nodePorts(t, some, others...)
+}
+
+// TestPrimaryNetwork_IsTheNetworkOfItsNamespace: two namespaces have a primary network each, of both topologies and with the
+// same subnet. Pods reach each other, services and external hosts on their own network, and no pod of another one. The
+// default network leads to the node alone.
+func TestPrimaryNetwork_IsTheNetworkOfItsNamespace(t *testing.T) {
+	world.Test(t, world.Primary, world.Core, tier.Pick(world.Beside, world.Disruptive), world.Strict)
+	o := newOverlap(t, 58)
+	o.each(t, func(t *testing.T, x, foreign tenant) {
+		for _, pod := range tier.Pick(x.pods[:1], x.pods) {
+			x.served(t, pod)
+		}
+		t.Run("external hosts see the node", x.leaves)
+		t.Run("node ports answer", func(t *testing.T) { o.nodePorts(t, x, nodes[:1]) })
+		t.Run("others are apart", func(t *testing.T) { x.apart(t, foreign, o.other) })
+		t.Run("eth0 leads to the node alone", func(t *testing.T) { x.locked(t, o.other) })
+	})
+	if tier.IsFull() {
+		restarted(t, o.tenants)
+	}
+}
+
+// TestPrimaryNetwork_ServesAndGuardsItsPods: on two primary networks with the same subnet, node ports of all nodes, policies
+// of services, addresses on request, the ports of the cluster's DNS, the ports that a pod opens, copies of EndpointSlices
+// and a NetworkPolicy. Processes of nodes do not answer pods of the networks by eth0.
+func TestPrimaryNetwork_ServesAndGuardsItsPods(t *testing.T) {
+	world.Test(t, world.Primary, world.Strict)
+	o := newOverlap(t, 55)
+	o.each(t, func(t *testing.T, x, foreign tenant) {
+		x.served(t, x.pods[1])
+		t.Run("node ports answer", func(t *testing.T) { o.nodePorts(t, x, nodes[:3], foreign.pods[0], o.other) })
+		t.Run("node ports of the default network answer", func(t *testing.T) { x.asksNodePorts(t, o.web) })
+		t.Run("internalTrafficPolicy Local", x.local)
+		if x.ns == o.tenants[1].ns {
+			t.Run("a pod asks for its address", x.asks)
+		}
+		t.Run("the cluster's DNS answers at its ports alone", func(t *testing.T) { x.onlyPorts(t, o.other) })
+		t.Run("processes of nodes do not answer by eth0", func(t *testing.T) { x.nodesByEth0(t, o.other) })
+		t.Run("opened ports", func(t *testing.T) { x.opens(t, o.other) })
+		t.Run("EndpointSlices have copies", func(t *testing.T) { x.mirrored(t, o.plain) })
+		t.Run("NetworkPolicy", func(t *testing.T) {
+			createPolicy(t, x.ns, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
+			becomes(t, x.pods[1], false, x.echoes(t, 0)...)
+			mustInPod(t, x.pods[0], "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version") // its answers come
+			deletePolicy(t, x.ns, "deny")
+			becomes(t, x.pods[1], true, x.echoes(t, 0)...)
+		})
+	})
 }
 
 // leaves checks that external hosts see the node's address, in each family, because the default route is that of the network.
@@ -285,39 +328,36 @@ func (x tenant) onHost(t *testing.T, copies func(service string) []string) {
 // both endpoints.
 func (x tenant) local(t *testing.T) {
 	t.Helper()
-	servers := func(ask func(address string) (answer, error), address string) (names []string) {
-		for range 12 {
-			if got, err := ask(address); err == nil && !slices.Contains(names, got.server) {
-				names = append(names, got.server)
-			}
-		}
-		slices.Sort(names)
-		return names
-	}
 	both := []string{x.pods[0].Name, x.pods[1].Name}
 	web := service(t, x.ns, func(spec *corev1.ServiceSpec) {
 		inside := corev1.ServiceInternalTrafficPolicyLocal
 		spec.InternalTrafficPolicy = &inside
 	})
 	for i, pod := range x.pods {
-		fromPod := func(address string) (answer, error) { return askFromPod(pod, "tcp", address) }
-		eventually(t, serviceWithin, pod.Name+" has the endpoint of its node", func() (bool, string) {
-			got := servers(fromPod, netip.AddrPortFrom(netip.MustParseAddr(web.Spec.ClusterIP), servicePort).String())
-			return slices.Equal(got, both[i:i+1]), fmt.Sprint(got)
-		})
-		if got := servers(fromPod, netip.AddrPortFrom(netip.MustParseAddr(x.web.Spec.ClusterIP), servicePort).String()); !slices.Equal(got, both) {
-			t.Errorf("without a policy %s reaches %v, want %v", pod.Name, got, both)
-		}
+		podClient(t, pod).finds(t, []spot{{target: "tcp:" + frontends(web)[0], servers: both[i : i+1]}, {target: "tcp:" + frontends(x.web)[0], servers: both}})
 	}
+}
+
+// further is another address of the subnet of a pod, /16 or /64.
+func further(own netip.Addr) netip.Prefix {
+	if own.Is4() {
+		a := own.As4()
+		a[2], a[3] = 7, 7
+		return netip.PrefixFrom(netip.AddrFrom4(a), 16)
+	}
+	a := own.As16()
+	clear(a[8:])
+	a[13], a[15] = 7, 7
+	return netip.PrefixFrom(netip.AddrFrom16(a), 64)
 }
 
 // asks checks that a pod has the address and the MAC that it asks for, and that a second pod does not get the address.
 func (x tenant) asks(t *testing.T) {
-	asked := map[bool]string{false: "10.58.7.7/16", true: "fd58::7:7/64"}
-	ips := fmt.Sprintf("%q", asked[x.own(t, 0)[0].Is6()])
-	if len(x.own(t, 0)) > 1 {
-		ips = fmt.Sprintf("%q, %q", asked[false], asked[true])
+	var texts []string
+	for _, own := range x.own(t, 0) {
+		texts = append(texts, fmt.Sprintf("%q", further(own)))
 	}
+	ips := strings.Join(texts, ", ")
 	ask := func(name, mac string) *corev1.Pod {
 		pod := podObject(x.ns, name, nodes[2], "probe", "serve", fmt.Sprint(echoPort), name)
 		pod.Annotations = map[string]string{contract.DefaultNetworkKey: fmt.Sprintf(`[{"name":"default","namespace":"ovn-kubernetes","ips":[%s],"mac":%q}]`, ips, mac)}
@@ -348,7 +388,7 @@ func (x tenant) asks(t *testing.T) {
 	refused := []string{"second"}
 	if len(network.Addresses) > 1 {
 		half := ask("half", "02:00:00:58:07:09")
-		half.Annotations[contract.DefaultNetworkKey] = `[{"name":"default","namespace":"ovn-kubernetes","ips":["10.58.7.8/16"]}]`
+		half.Annotations[contract.DefaultNetworkKey] = `[{"name":"default","namespace":"ovn-kubernetes","ips":["` + netip.PrefixFrom(further(x.own(t, 0)[0]).Addr().Next(), 16).String() + `"]}]`
 		create(t, half)
 		wantEvent(t, x.ns, "NetworkNotFound", "half", "needs one address of each family")
 		refused = append(refused, "half")
