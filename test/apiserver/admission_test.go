@@ -1,0 +1,238 @@
+//go:build apiserver
+
+package apiserver
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/tier"
+)
+
+// refusal is a request once with what it may not write and once without.
+type refusal struct {
+	name    string
+	with    func(context.Context) error
+	without func(context.Context) error
+	message string
+}
+
+func (r refusal) check(t *testing.T) {
+	t.Helper()
+	if err := r.with(t.Context()); !apierrors.IsForbidden(err) || !strings.Contains(err.Error(), r.message) {
+		t.Errorf("%s: %v, want it forbidden: %s", r.name, err, r.message)
+	}
+	if err := r.without(t.Context()); err != nil {
+		t.Errorf("%s, without that: %v", r.name, err)
+	}
+}
+
+// TestPodNetworks_OnlyTheControllerWrites: no other account sets, changes or removes the
+// annotation, with the pod, by an update, by a subresource or by a Binding, however
+// wide his rights are. The pod whose address it was goes on.
+func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
+	t.Parallel()
+	tier.Strict(t)
+	ns := namespace(t)
+	victim := addressed(t, ns, "victim", nodes[1])
+	value := victim.Annotations[contract.PodNetworksKey]
+	tenant := tenantOf(t, ns)
+	pods := tenant.CoreV1().Pods(ns)
+	addressed(t, ns, "mine", nodes[1])
+	annotate := func(key string, value any, subresources ...string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
+			if err == nil {
+				_, err = pods.Patch(ctx, "mine", types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
+			}
+			return err
+		}
+	}
+	made := func(name string, annotations map[string]string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			pod := podObject(ns, name, nodes[1])
+			pod.Annotations = annotations
+			_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
+			return err
+		}
+	}
+	bind := func(name string, annotations map[string]string, legacy bool) func(context.Context) error {
+		return func(ctx context.Context) error {
+			pod := podObject(ns, name, "")
+			pod.Spec.SchedulerName = "no-such-scheduler"
+			if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+				return err
+			}
+			binding := &corev1.Binding{
+				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Annotations: annotations},
+				Target:     corev1.ObjectReference{Kind: "Node", Name: nodes[1]},
+			}
+			if !legacy {
+				return pods.Bind(ctx, binding, metav1.CreateOptions{})
+			}
+			return tenant.CoreV1().RESTClient().Post().Namespace(ns).Resource("bindings").Body(binding).Do(ctx).Error()
+		}
+	}
+	forged, other := map[string]string{contract.PodNetworksKey: value}, map[string]string{"mine": "x"}
+	for _, r := range []refusal{
+		{name: "with the pod", with: made("made", forged), without: made("made", other)},
+		{name: "by an update", with: annotate(contract.PodNetworksKey, value), without: annotate("mine", "1")},
+		{name: "removed", with: annotate(contract.PodNetworksKey, nil), without: annotate("mine", nil)},
+		{name: "by the status", with: annotate(contract.PodNetworksKey, value+" ", "status"), without: annotate("mine", "2", "status")},
+		{name: "by a Binding", with: bind("bound", forged, false), without: bind("bound", other, false)},
+		{name: "by a Binding of the old form", with: bind("bound-2", forged, true), without: bind("bound-2", other, true)},
+	} {
+		r.message = "only the network's controller may write annotation " + contract.PodNetworksKey
+		r.check(t)
+	}
+	// These leave out what else a request changes, before a policy sees it.
+	for _, subresource := range []string{"ephemeralcontainers", "resize"} {
+		if err := annotate(contract.PodNetworksKey, value, subresource)(t.Context()); err != nil && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v", subresource, err)
+		}
+	}
+	patch := fmt.Sprintf(`{"metadata":{"annotations":{"mine":"3"}},"spec":{"ephemeralContainers":[{"name":"look","image":%q,"imagePullPolicy":"Never"}]}}`, "none")
+	if _, err := pods.Patch(t.Context(), "mine", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
+		t.Errorf("an ephemeral container: %v", err)
+	}
+	mine, err := pods.Get(t.Context(), "mine", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if addresses(t, mine)[0] == addresses(t, victim)[0] || len(mine.Spec.EphemeralContainers) != 1 {
+		t.Errorf("the pod has %s, its ephemeral containers: %d", mine.Annotations[contract.PodNetworksKey], len(mine.Spec.EphemeralContainers))
+	}
+	for _, name := range []string{"made", "bound", "bound-2"} {
+		if pod := waitAddresses(t, ns, name, contract.DefaultNetwork); addresses(t, pod)[0] == addresses(t, victim)[0] || pod.Annotations["mine"] != "x" {
+			t.Errorf("%s: %v", name, pod.Annotations)
+		}
+	}
+}
+
+// TestPodNetworks_InATemplate: the owner of a template with the annotation gets an Event.
+func TestPodNetworks_InATemplate(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	one := int32(1)
+	for _, tc := range []struct {
+		name, key string
+		refused   bool
+	}{{"forged", contract.PodNetworksKey, true}, {"fine", "mine", false}} {
+		template := podObject(ns, tc.name, "")
+		template.Annotations = map[string]string{tc.key: `{"default":{}}`}
+		template.Spec.RestartPolicy = corev1.RestartPolicyAlways
+		set := &appsv1.ReplicaSet{ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: tc.name}, Spec: appsv1.ReplicaSetSpec{
+			Replicas: &one, Selector: &metav1.LabelSelector{MatchLabels: template.Labels},
+			Template: corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: template.Labels, Annotations: template.Annotations}, Spec: template.Spec},
+		}}
+		if _, err := cluster.client.AppsV1().ReplicaSets(ns).Create(t.Context(), set, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, tc.name, func() (bool, string) {
+			events, err := cluster.client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=" + tc.name})
+			if err != nil {
+				return false, err.Error()
+			}
+			seen := ""
+			for _, event := range events.Items {
+				seen += event.Reason + ": " + event.Message + "; "
+			}
+			if tc.refused {
+				return strings.Contains(seen, "only the network's controller may write annotation"), seen
+			}
+			return strings.Contains(seen, "SuccessfulCreate"), seen
+		})
+	}
+}
+
+// tenantOf is a user who may do everything with a namespace's pods.
+func tenantOf(t *testing.T, ns string) kubernetes.Interface {
+	t.Helper()
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{""}, Resources: []string{"pods", "pods/status", "pods/binding", "pods/ephemeralcontainers", "pods/resize", "bindings"}, Verbs: []string{"*"}}}}
+	binding := &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "tenant"}},
+	}
+	if _, err := cluster.client.RbacV1().Roles(ns).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cluster.client.RbacV1().RoleBindings(ns).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	client := as(t, "tenant", nil)
+	eventually(t, "the tenant's rights", func() (bool, string) {
+		_, err := client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
+		return err == nil, fmt.Sprint(err)
+	})
+	return client
+}
+
+// TestNode_AKubeletChangesNothingOfTheNetworks: neither the labels that choose agents
+// nor the annotations that the network believes, with the Node or later. Nor does an
+// administrator write these annotations, or an agent the rest of its Node.
+func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
+	t.Parallel()
+	tier.Strict(t)
+	node := nodes[1]
+	admin, kubelet := dry(t, cluster.config), asDry(t, "system:node:"+node, nil, "system:nodes")
+	agent := asDry(t, agentAccount, map[string][]string{nodeKey: {node}})
+	stray := asDry(t, agentAccount, map[string][]string{nodeKey: {nodes[2]}})
+	rest := func(patch string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			_, err := agent.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, []byte(patch), metav1.PatchOptions{}, "status")
+			return err
+		}
+	}
+	key, label := contract.NodeChassisIDKey, "a kubelet may not change label "
+	annotation, ours := "only the network may write annotation "+contract.NodeChassisIDKey, annotateNode(agent, node, contract.HostCIDRsKey)
+	for _, r := range []refusal{
+		{"host's label", patchNode(kubelet, node, "labels", contract.DPUHostLabel, ""), patchNode(kubelet, node, "labels", "test", ""), label + contract.DPUHostLabel},
+		{"DPU's label by the status", patchNode(kubelet, node, "labels", contract.DPULabel, "", "status"), patchNode(kubelet, node, "labels", "test", "1", "status"), label + contract.DPULabel},
+		{"chassis", patchNode(kubelet, node, "annotations", key, "other"), patchNode(kubelet, node, "annotations", "test", "1"), annotation},
+		{"chassis by the status", patchNode(kubelet, node, "annotations", key, "other", "status"), patchNode(kubelet, node, "annotations", "test", "2", "status"), annotation},
+		{"chassis removed", patchNode(kubelet, node, "annotations", key, nil), patchNode(kubelet, node, "annotations", "volumes.kubernetes.io/controller-managed-attach-detach", nil), annotation},
+		{"chassis by an administrator", patchNode(admin, node, "annotations", key, "other"), patchNode(admin, node, "annotations", "k8s.ovn.org/gateway-mtu-support", "true"), annotation},
+		{"chassis by another node's agent", patchNode(stray, node, "annotations", key, "other", "status"), ours, "denied request"}, // by two policies
+		{"an agent, a condition", rest(`{"status":{"conditions":[]}}`), ours, "not the spec, the status"},
+		{"an agent, a finalizer", rest(`{"metadata":{"finalizers":["a/b"]}}`), ours, "finalizers"},
+		{"an agent, an owner", rest(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`), ours, "owners"},
+	} {
+		r.check(t)
+	}
+}
+
+// TestNode_AKubeletJoins: with neither label nor annotation of the network, but as the
+// host of a DPU if it likes, on which no ordinary agent ever runs.
+func TestNode_AKubeletJoins(t *testing.T) {
+	t.Parallel()
+	const name = "paper-joins"
+	kubelet := asDry(t, "system:node:"+name, nil, "system:nodes") // tests beside this one count Nodes
+	join := func(labels, annotations map[string]string) func(context.Context) error {
+		return func(ctx context.Context) error {
+			node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels, Annotations: annotations}}
+			_, err := kubelet.CoreV1().Nodes().Create(ctx, node, metav1.CreateOptions{})
+			return err
+		}
+	}
+	fine := join(map[string]string{contract.DPUHostLabel: "", "mine": ""}, map[string]string{"mine": ""})
+	nothing := func(context.Context) error { return nil }
+	for _, r := range []refusal{
+		{"as a DPU", join(map[string]string{contract.DPULabel: ""}, nil), nothing, "a kubelet may not change label " + contract.DPULabel},
+		{"as a chassis", join(nil, map[string]string{contract.NodeChassisIDKey: "x"}), fine, "only the network may write annotation " + contract.NodeChassisIDKey},
+	} {
+		r.check(t)
+	}
+}
