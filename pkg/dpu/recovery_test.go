@@ -93,13 +93,9 @@ func testDPUReboot(t *testing.T, p *pair) {
 	p.wantError("web", "no function pf0vf0")
 	p.wantPorts()
 	p.wantEvent("Pod/default/web FunctionLost")
-	back := time.Now()
 	p.devices("renamed c1pf0vf0", "rep1 c1pf0vf1")
 	p.wantReady("web", "s")
 	p.wantPorts("renamed default_web s")
-	if took := time.Since(back); took > 5*time.Second {
-		t.Errorf("took %s", took)
-	}
 }
 
 // OVS comes back after the agent has: what it could not clean up at first is no
