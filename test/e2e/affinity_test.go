@@ -21,13 +21,16 @@ func sticky(spec *corev1.ServiceSpec, seconds int32) {
 	spec.SessionAffinityConfig = &corev1.SessionAffinityConfig{ClientIP: &corev1.ClientIPConfig{TimeoutSeconds: &seconds}}
 }
 
-// wantSame: every further answer is the first one's server.
-func wantSame(t *testing.T, address string, first answer, ask func() answer) {
+// wantSame: every further answer is of the server of the first one. A connection whose first packet is lost has none.
+func wantSame(t *testing.T, c client, target, server string) {
 	t.Helper()
-	for range 15 {
-		if next := ask(); next.server != first.server {
-			t.Errorf("%s: %s after %s", address, next.server, first.server)
-		}
+	const times, atLeast = 15, 8
+	got, err := c.count(times, 1, []string{target})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if wrong := (spot{target: target, servers: []string{server}}).wrong(got[target], atLeast, false); wrong != "" {
+		t.Errorf("%s, after %s: %s", c.name, server, wrong)
 	}
 }
 
@@ -36,20 +39,17 @@ func wantSame(t *testing.T, address string, first answer, ask func() answer) {
 // another port: see docs/services.md, session affinity.
 func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
 	world.Test(t, world.Services)
-	const seconds = 3
+	const seconds = 3 // longer than a client waits whose first packet was lost
 	ns := namespace(t)
-	server(t, ns, "server-0", nodes[1])
-	server(t, ns, "server-1", nodes[2])
+	from := allRunning(t, serverObject(ns, "server-0", nodes[1]), serverObject(ns, "server-1", nodes[2]), podObject(ns, "from", nodes[1]))[2]
 	short := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, seconds) })
 	long := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, 600) })
-	from := running(t, ns, "from", nodes[1])
-	type target struct{ network, address string }
-	first := map[target]answer{}
+	asker, first := podClient(t, from), map[string]string{}
 	for i := range frontends(short) {
 		for _, network := range tier.Pick([]string{"tcp", "udp"}[i:i+1], []string{"tcp", "udp"}) {
-			stays := target{network, frontends(long)[i]}
-			first[stays] = answers(t, from, network, stays.address)
-			wantSame(t, stays.address, first[stays], func() answer { return answers(t, from, network, stays.address) })
+			stays := frontends(long)[i]
+			first[network+":"+stays] = answers(t, from, network, stays).server
+			wantSame(t, asker, network+":"+stays, first[network+":"+stays])
 			wantAnother(t, from, network, frontends(short)[i], seconds*time.Second)
 		}
 	}
@@ -59,7 +59,7 @@ func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
 		return strings.Contains(out, late), out
 	})
 	for stays, server := range first {
-		wantSame(t, stays.address, server, func() answer { return answers(t, from, stays.network, stays.address) })
+		wantSame(t, asker, stays, server)
 	}
 }
 
@@ -83,10 +83,13 @@ func TestService_AffinitiesOfSharedAddress(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	const shared = "203.0.113.77"
 	ns := namespace(t)
+	objects := []*corev1.Pod{podObject(ns, "from", nodes[1])}
 	for i := range 2 {
-		name := fmt.Sprintf("server-%d", i)
-		label(t, server(t, ns, name, nodes[1+i]), fmt.Sprintf(`{"of":%q}`, name))
+		object := serverObject(ns, fmt.Sprintf("server-%d", i), nodes[1+i])
+		object.Labels["of"] = object.Name
+		objects = append(objects, object)
 	}
+	from := allRunning(t, objects...)[0]
 	of := func(name string, port int32, addrs ...string) {
 		service(t, ns, func(spec *corev1.ServiceSpec) {
 			sticky(spec, 600)
@@ -97,7 +100,6 @@ func TestService_AffinitiesOfSharedAddress(t *testing.T) {
 	of("server-0", 80, shared)
 	of("server-1", 81, shared)
 	of("server-1", 80, "203.0.113.78")
-	from := running(t, ns, "from", nodes[1])
 	want := map[string]string{shared + ":80": "server-0", shared + ":81": "server-1", "203.0.113.78:80": "server-1"}
 	for range 3 {
 		for address, server := range want {
@@ -115,23 +117,19 @@ func TestService_AffinitiesOfSharedAddress(t *testing.T) {
 func TestService_AffinityWithLocalTrafficPolicy(t *testing.T) {
 	world.Test(t, world.Services)
 	ns := namespace(t)
-	for i := range 3 {
-		server(t, ns, fmt.Sprintf("server-%d", i), nodes[1])
-	}
+	serversOn(t, ns, nodes[1], nodes[1], nodes[1])
 	web := service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
 		sticky(spec, 60)
 	})
 	for _, addr := range machineAddresses(t, nodes[1]) {
 		address := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[0].NodePort)).String()
-		ask := func() (got answer) {
-			eventually(t, serviceWithin, address+" answers the outside", func() (bool, string) {
-				var err error
-				got, err = readAnswer(onNode(outside, "probe", "dial", "tcp", address))
-				return err == nil, fmt.Sprint(err)
-			})
-			return got
-		}
-		wantSame(t, address, ask(), ask)
+		var first answer
+		eventually(t, serviceWithin, address+" answers the outside", func() (bool, string) {
+			var err error
+			first, err = askFrom(outside, "tcp", address)
+			return err == nil, fmt.Sprint(err)
+		})
+		wantSame(t, machineClient(t, outside), "tcp:"+address, first.server)
 	}
 }

@@ -101,7 +101,9 @@ func TestPod_WaitsForFlows(t *testing.T) {
 func TestNorthbound_HungDelaysNewPodsOnly(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
+	began := time.Now()
 	pods := allRunning(t, podObject(ns, "from", nodes[1]), podObject(ns, "to", nodes[2]))
+	took := time.Since(began) // what a pod needs with a database, as busy as the machine is
 	from, target := pods[0], podPort(t, pods[1]).String()
 	signal := func(name string) {
 		mustOnNode(t, nodes[0], "sh", "-c", "pkill -"+name+" -f '[o]vsdb-server --config-file=/run/ovn/ovnnb'")
@@ -116,7 +118,7 @@ func TestNorthbound_HungDelaysNewPodsOnly(t *testing.T) {
 	create(t, podObject(ns, "late", nodes[1]))
 	mustInPod(t, from, "probe", "dial", "tcp", target)
 	waitPod(t, ns, "late", "annotated", func(pod *corev1.Pod) bool { return pod.Annotations[contract.PodNetworksKey] != "" })
-	time.Sleep(2 * time.Second) // many times what a pod needs with a database
+	time.Sleep(max(2*time.Second, 2*took))
 	late, err := cluster.client.CoreV1().Pods(ns).Get(t.Context(), "late", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)

@@ -152,7 +152,7 @@ func requestAs(t *testing.T, user, node, id string) string {
 		t.Fatal(err)
 	}
 	var answer string
-	eventually(t, time.Minute, "the signer answers", func() (bool, string) {
+	eventually(t, podWithin, "the signer answers", func() (bool, string) {
 		if request, err = requests.Get(t.Context(), request.Name, metav1.GetOptions{}); err != nil {
 			return false, err.Error()
 		}

@@ -44,7 +44,7 @@ func TestPod_ChurnSharesNoAddress(t *testing.T) {
 	if seen := stop(); seen < rounds*pods {
 		t.Errorf("the watch saw %d pods with addresses of %d: it shows less than it should", seen, rounds*pods)
 	}
-	eventually(t, time.Minute, "no port or row is left over", func() (bool, string) {
+	eventually(t, podWithin, "no port or row is left over", func() (bool, string) {
 		left := traces(t, ns)
 		return left == "", left
 	})

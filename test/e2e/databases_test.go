@@ -156,7 +156,8 @@ func named(show, kind string) []string {
 func TestController_RepairsEditedRows(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive)
 	ns := namespace(t)
-	pod, other := running(t, ns, "web", nodes[1]), running(t, ns, "other", nodes[2])
+	pods := allRunning(t, podObject(ns, "web", nodes[1]), podObject(ns, "other", nodes[2]))
+	pod, other := pods[0], pods[1]
 	port := ns + "_" + pod.Name
 	nbctl(t, "ls-add", "another-systems")
 	t.Cleanup(func() { nbctl(t, "--if-exists", "ls-del", "another-systems") })
@@ -169,7 +170,7 @@ func TestController_RepairsEditedRows(t *testing.T) {
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
 			nbctl(t, edit...)
-			eventually(t, soon, "everything is as before", func() (bool, string) {
+			eventually(t, podWithin, "everything is as before", func() (bool, string) {
 				now := topology(t, port)
 				return now == before, now
 			})

@@ -16,9 +16,9 @@ func TestDNS_PodResolvesServiceNames(t *testing.T) {
 	ns := namespace(t)
 	web := service(t, ns, nil)
 	server(t, ns, "server", nodes[2])
+	clients := onEachNode(t, ns)
 	hosts := map[bool]string{true: "ahostsv6", false: "ahostsv4"}[sixes()[0]]
-	for _, node := range nodes {
-		from := running(t, ns, "from-"+node, node)
+	for _, from := range clients {
 		for _, name := range []string{web.Name, web.Name + "." + ns + ".svc.cluster.local"} {
 			if out := mustInPod(t, from, "getent", hosts, name); !strings.HasPrefix(out, web.Spec.ClusterIP) {
 				t.Errorf("%s in %s: %q, want %s", name, from.Name, out, web.Spec.ClusterIP)

@@ -58,7 +58,7 @@ func TestOthers_KeepWhatTheyHaveOnNode(t *testing.T) {
 		onNode(node, "sh", "-c", withoutOthers)
 	})
 	mustOnNode(t, node, "sh", "-c", othersOnNode)
-	eventually(t, soon, "the port of others is up", func() (bool, string) {
+	eventually(t, podWithin, "the port of others is up", func() (bool, string) {
 		up := nbctl(t, "--bare", "--columns=up", "find", "Logical_Switch_Port", "name=others-port")
 		return strings.TrimSpace(up) == "true", up
 	})
@@ -71,7 +71,7 @@ func TestOthers_KeepWhatTheyHaveOnNode(t *testing.T) {
 	restart(t, "agent@"+node)
 	restart(t, "controller")
 	restart(t, "nb") // a new connection: every owner is built again
-	eventually(t, soon, "the database takes rows", func() (bool, string) {
+	eventually(t, podWithin, "the database takes rows", func() (bool, string) {
 		out, err := onNode(nodes[0], "sh", "-c", oursInNorthbound)
 		return err == nil, out
 	})

@@ -345,7 +345,7 @@ func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 		{"ovs-ofctl", "-O", "OpenFlow14", "add-flow", "breth0", "priority=150,ip actions=NORMAL"},
 	} {
 		mustOnNode(t, nodes[1], spoil...)
-		eventually(t, soon, fmt.Sprintf("the table is as before %v", spoil), func() (bool, string) {
+		eventually(t, podWithin, fmt.Sprintf("the table is as before %v", spoil), func() (bool, string) {
 			now := table()
 			return len(strings.Split(now, "\n")) == before, now
 		})
@@ -368,7 +368,7 @@ func TestGateway_StreamSurvivesRestartOfSwitch(t *testing.T) {
 	target := netip.AddrPortFrom(machineAddresses(t, outside)[0], outsidePort)
 	stream := startFlow(t, ns, pod.Name, "udp", target)
 	restart(t, "ovs-vswitchd@"+nodes[1])
-	stream.wantAnswer(t, time.Minute)
+	stream.wantAnswer(t, podWithin)
 	mustInPod(t, pod, "probe", "dial", "tcp", target.String(), "1000")
 	mustOnNode(t, nodes[1], "probe", "dial", "tcp", target.String(), "1000")
 }

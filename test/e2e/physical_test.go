@@ -109,7 +109,7 @@ func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
 		create(t, object)
 	}
 	const nodus = "k8s.plugin.opnfv.org/nfn-network"
-	for pod, on := range map[string]struct{ annotation, networks, node string }{
+	placed := map[string]struct{ annotation, networks, node string }{
 		"plain":   {contract.NetworksKey, "lan.90", nodes[2]},
 		"list":    {contract.NetworksKey, "flat, " + ns + "/lan.90@lan0", nodes[2]},
 		"json":    {contract.NetworksKey, `[{"name": "flat", "cni-args": {"a": "b"}}, {"namespace": "` + ns + `", "name": "lan.90"}]`, nodes[2]},
@@ -117,8 +117,11 @@ func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
 		"flat":    {contract.NetworksKey, "flat", nodes[1]},
 		"similar": {contract.NetworksKey, `[{"name": "flat", "interface": "lan.90"}]`, nodes[1]},
 		"none":    {"other", "lan.90", nodes[1]},
-	} {
+	}
+	for pod, on := range placed {
 		place(pod, on.annotation, on.networks)
+	}
+	for pod, on := range placed {
 		if got := waitPod(t, ns, pod, "Running", isRunning); got.Spec.NodeName != on.node {
 			t.Errorf("pod %s is on %s, want %s; it selects %v", pod, got.Spec.NodeName, on.node, got.Spec.NodeSelector)
 		}

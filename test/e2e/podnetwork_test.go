@@ -203,7 +203,7 @@ func rejoin(t *testing.T, node string) {
 
 func waitGone(t *testing.T, ns, name string) {
 	t.Helper()
-	eventually(t, time.Minute, "pod "+ns+"/"+name+" is gone", func() (bool, string) {
+	eventually(t, podWithin, "pod "+ns+"/"+name+" is gone", func() (bool, string) {
 		pod, err := cluster.client.CoreV1().Pods(ns).Get(context.Background(), name, metav1.GetOptions{})
 		return err != nil, fmt.Sprint(pod.Status)
 	})

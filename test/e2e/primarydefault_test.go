@@ -154,12 +154,10 @@ func (x tenant) onlyPorts(t *testing.T, other *corev1.Pod) {
 		to := ofFamily(addresses(t, dns), own)
 		mustInPod(t, other, "ping", "-c1", "-w10", to.String())
 		mustInPod(t, other, via("eth0", netip.AddrPortFrom(to, health))...)
-		if out, err := inPod(x.ns, a.Name, "ping", "-c2", "-W1", "-I", contract.PrimaryInterface, to.String()); err == nil {
-			t.Errorf("a pod of the cluster's DNS answers the ping of %s: %s", a.Name, out)
-		}
-		if _, err := inPod(x.ns, a.Name, via(contract.PrimaryInterface, netip.AddrPortFrom(to, health))...); err == nil {
-			t.Errorf("a pod of the cluster's DNS answers %s at port %d", a.Name, health)
-		}
+		failsBeside(t, "a pod of the cluster's DNS answers the ping of "+a.Name,
+			podTries(a, pings([]string{"-I", contract.PrimaryInterface, to.String()})...), podTries(other, pings([]string{to.String()})...))
+		failsBeside(t, fmt.Sprintf("a pod of the cluster's DNS answers %s at port %d", a.Name, health),
+			podTries(a, via(contract.PrimaryInterface, netip.AddrPortFrom(to, health))...), podTries(other, via("eth0", netip.AddrPortFrom(to, health))...))
 		if at := ofFamily(machineAddresses(t, nodes[0]), own); at.Is4() == clusterAddresses(web)[0].Is4() {
 			eventually(t, serviceWithin, "the node port answers", func() (bool, string) {
 				out, err := inPod(x.ns, a.Name, via(contract.PrimaryInterface, netip.AddrPortFrom(at, uint16(web.Spec.Ports[0].NodePort)))...)

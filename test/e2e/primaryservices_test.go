@@ -8,7 +8,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -65,9 +64,7 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 				}
 			})
 			routeOutside(t, strings.Trim(subnet, "'"), ofFamily(machineAddresses(t, nodes[1]), client))
-			if got, err := askFrom(outside, "tcp", x.echoes(t, 0)[0].String()); err == nil {
-				t.Errorf("the external host reaches a pod without a service: %v", got)
-			}
+			failsBeside(t, "the external host reaches a pod without a service", nodeTries(outside, "probe", "dial", "tcp", x.echoes(t, 0)[0].String()), x.anyNodePort(t, nodes[1:2]))
 			deletePod(t, x.ns, "host-port")
 			each(func(int) int32 { return hostPort }, func(_, network, address string) { x.keeps(t, client, network, address, "") })
 		})
@@ -77,7 +74,7 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 // keeps waits until a server answers the external host, whose address the server sees; "" means that no server answers.
 func (x tenant) keeps(t *testing.T, client netip.Addr, network, address, server string) {
 	t.Helper()
-	eventually(t, 2*time.Second+serviceWithin, fmt.Sprintf("%s %s: %q answers", network, address, server), func() (bool, string) {
+	eventually(t, podWithin, fmt.Sprintf("%s %s: %q answers", network, address, server), func() (bool, string) {
 		got, err := askFrom(outside, network, address)
 		if server == "" {
 			return err != nil, fmt.Sprint(got)
@@ -140,9 +137,10 @@ func (x tenant) asksNodePorts(t *testing.T, web *corev1.Service) {
 			for j, network := range []string{"tcp", "udp"} {
 				mustInPod(t, x.pods[0], "probe", "dial", network, netip.AddrPortFrom(at, uint16(web.Spec.Ports[j].NodePort)).String())
 			}
-			if got, err := askFromPod(x.pods[0], "tcp", netip.AddrPortFrom(at, 29999).String()); err == nil {
-				t.Errorf("%s answers at a port without a service: %v", at, got)
+			dial := func(port uint16) attempt {
+				return podTries(x.pods[0], "probe", "dial", "tcp", netip.AddrPortFrom(at, port).String())
 			}
+			failsBeside(t, at.String()+" answers at a port without a service", dial(29999), dial(uint16(web.Spec.Ports[0].NodePort)))
 		}
 	}
 }
@@ -175,8 +173,7 @@ func (x tenant) balanced(t *testing.T, number int) (check func()) {
 				answers(t, x.pods[0], network, at(i))
 			}
 		}
-		if got, err := askFrom(outside, "tcp", at(2)); err == nil {
-			t.Errorf("%s, which no service has, answers: %v", at(2), got)
-		}
+		dial := func(address string) attempt { return nodeTries(outside, "probe", "dial", "tcp", address) }
+		failsBeside(t, at(2)+", which no service has, answers", dial(at(2)), dial(at(0)))
 	}
 }

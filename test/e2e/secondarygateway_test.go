@@ -16,14 +16,12 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
-// member makes a pod on one further network of its namespace, to be selected by the network's name.
-func member(t *testing.T, ns, name, node, network string) *corev1.Pod {
-	t.Helper()
+// member is a pod on one further network of its namespace, to be selected by the network's name.
+func member(ns, name, node, network string) *corev1.Pod {
 	pod := podObject(ns, name, node, "probe", "serve", fmt.Sprint(echoPort), name)
 	pod.Labels = map[string]string{"app": network}
 	pod.Annotations = map[string]string{contract.NetworksKey: network}
-	create(t, pod)
-	return listening(t, waitPod(t, ns, name, "Running", isRunning))
+	return pod
 }
 
 // annotateNAD sets an annotation of a NetworkAttachmentDefinition, "" to remove it.
@@ -76,10 +74,12 @@ func TestSecondaryNetwork_GatewayLeadsOut(t *testing.T) {
 	annotateNAD(t, ns, "routed", contract.GatewayKey, anywhere+", "+frontend("routed"))
 	annotateNAD(t, ns, "flat", contract.GatewayKey, alone(target)+", "+frontend("flat"))
 
-	plain := running(t, ns, "plain", nodes[1])
+	all := allRunning(t, podObject(ns, "plain", nodes[1]), member(ns, "routed-1", nodes[1], "routed"), member(ns, "routed-2", nodes[2], "routed"),
+		member(ns, "flat-1", nodes[1], "flat"), member(ns, "flat-2", nodes[2], "flat"), member(ns, "closed-1", nodes[1], "closed"))
+	plain, closed := all[0], all[5]
 	outer := netip.AddrPortFrom(target, outsidePort).String()
-	for _, name := range []string{"routed", "flat"} {
-		pods := []*corev1.Pod{member(t, ns, name+"-1", nodes[1], name), member(t, ns, name+"-2", nodes[2], name)}
+	for i, name := range []string{"routed", "flat"} {
+		pods := all[1+2*i : 3+2*i]
 		mustInPod(t, pods[0], "ip", "link", "set", "eth0", "down")
 		for _, pod := range pods {
 			leavesBy(t, pod, target)
@@ -92,16 +92,12 @@ func TestSecondaryNetwork_GatewayLeadsOut(t *testing.T) {
 		})
 		answers(t, pods[0], "udp", services[name])
 		unanswered(t, pods[0], addresses(t, plain)[0].String())
-		if got, err := askFromPod(plain, "tcp", services[name]); err == nil {
-			t.Errorf("a pod that is not on %s reaches its service: %v", name, got)
-		}
+		dial := func(from *corev1.Pod) attempt { return podTries(from, "probe", "dial", "tcp", services[name]) }
+		failsBeside(t, "a pod that is not on "+name+" reaches its service", dial(plain), dial(pods[0]))
 	}
-	closed := member(t, ns, "closed-1", nodes[1], "closed")
 	mustInPod(t, closed, "sh", "-c", fmt.Sprintf("ip link set eth0 down; ip route add %s via %s dev net1; ip route add %s via %s dev net1", alone(target), router, frontend("closed"), router))
 	for _, to := range []string{outer, services["closed"]} {
-		if out, err := inPod(ns, "closed-1", "probe", "dial", "tcp", to); err == nil {
-			t.Errorf("a pod on a network without a gateway reaches %s: %s", to, out)
-		}
+		failsBeside(t, "a pod on a network without a gateway reaches "+to, podTries(closed, "probe", "dial", "tcp", to), podTries(all[1], "probe", "dial", "tcp", outer))
 	}
 	for _, name := range []string{"routed", "flat"} {
 		annotateNAD(t, ns, name, contract.GatewayKey, "")
