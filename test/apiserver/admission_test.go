@@ -4,18 +4,14 @@ package apiserver
 
 import (
 	"context"
-	"encoding/json"
-	"fmt"
 	"strings"
 	"testing"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/test/tier"
@@ -39,85 +35,52 @@ func (r refusal) check(t *testing.T) {
 	}
 }
 
-// TestPodNetworks_OnlyTheControllerWrites: no other account sets, changes or removes the
-// annotation, with the pod, by an update, by a subresource or by a Binding, however
-// wide his rights are. The pod whose address it was goes on.
+// TestPodNetworks_OnlyTheControllerWrites: no other account sets, changes or removes the annotation, with the pod,
+// by an update, by a subresource or by a Binding, however wide his rights are. The pod whose address it was keeps
+// it.
 func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
 	t.Parallel()
 	tier.Strict(t)
 	ns := namespace(t)
 	victim := addressed(t, ns, "victim", nodes[1])
 	value := victim.Annotations[contract.PodNetworksKey]
-	tenant := tenantOf(t, ns)
-	pods := tenant.CoreV1().Pods(ns)
+	user := tenantOf(t, ns)
 	addressed(t, ns, "mine", nodes[1])
-	annotate := func(key string, value any, subresources ...string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": map[string]any{key: value}}})
-			if err == nil {
-				_, err = pods.Patch(ctx, "mine", types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
-			}
-			return err
-		}
-	}
-	made := func(name string, annotations map[string]string) func(context.Context) error {
-		return func(ctx context.Context) error {
-			pod := podObject(ns, name, nodes[1])
-			pod.Annotations = annotations
-			_, err := pods.Create(ctx, pod, metav1.CreateOptions{})
-			return err
-		}
-	}
-	bind := func(name string, annotations map[string]string, legacy bool) func(context.Context) error {
-		return func(ctx context.Context) error {
-			pod := podObject(ns, name, "")
-			pod.Spec.SchedulerName = "no-such-scheduler"
-			if _, err := pods.Create(ctx, pod, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
-				return err
-			}
-			binding := &corev1.Binding{
-				ObjectMeta: metav1.ObjectMeta{Namespace: ns, Name: name, Annotations: annotations},
-				Target:     corev1.ObjectReference{Kind: "Node", Name: nodes[1]},
-			}
-			if !legacy {
-				return pods.Bind(ctx, binding, metav1.CreateOptions{})
-			}
-			return tenant.CoreV1().RESTClient().Post().Namespace(ns).Resource("bindings").Body(binding).Do(ctx).Error()
-		}
-	}
 	forged, other := map[string]string{contract.PodNetworksKey: value}, map[string]string{"mine": "x"}
 	for _, r := range []refusal{
-		{name: "with the pod", with: made("made", forged), without: made("made", other)},
-		{name: "by an update", with: annotate(contract.PodNetworksKey, value), without: annotate("mine", "1")},
-		{name: "removed", with: annotate(contract.PodNetworksKey, nil), without: annotate("mine", nil)},
-		{name: "by the status", with: annotate(contract.PodNetworksKey, value+" ", "status"), without: annotate("mine", "2", "status")},
-		{name: "by a Binding", with: bind("bound", forged, false), without: bind("bound", other, false)},
-		{name: "by a Binding of the old form", with: bind("bound-2", forged, true), without: bind("bound-2", other, true)},
+		{name: "with the pod", with: user.creates("made", forged), without: user.creates("made", other)},
+		{name: "by an update", with: user.annotates(contract.PodNetworksKey, value), without: user.annotates("mine", "1")},
+		{name: "removed", with: user.annotates(contract.PodNetworksKey, nil), without: user.annotates("mine", nil)},
+		{name: "by the status", with: user.annotates(contract.PodNetworksKey, value+" ", "status"), without: user.annotates("mine", "2", "status")},
+		{name: "by a Binding", with: user.binds("bound", forged, false), without: user.binds("bound", other, false)},
+		{name: "by a Binding of the old form", with: user.binds("bound-2", forged, true), without: user.binds("bound-2", other, true)},
 	} {
 		r.message = "only the network's controller may write annotation " + contract.PodNetworksKey
 		r.check(t)
 	}
 	// These leave out what else a request changes, before a policy sees it.
 	for _, subresource := range []string{"ephemeralcontainers", "resize"} {
-		if err := annotate(contract.PodNetworksKey, value, subresource)(t.Context()); err != nil && !apierrors.IsForbidden(err) {
+		if err := user.annotates(contract.PodNetworksKey, value, subresource)(t.Context()); err != nil && !apierrors.IsForbidden(err) {
 			t.Errorf("%s: %v", subresource, err)
 		}
 	}
-	patch := fmt.Sprintf(`{"metadata":{"annotations":{"mine":"3"}},"spec":{"ephemeralContainers":[{"name":"look","image":%q,"imagePullPolicy":"Never"}]}}`, "none")
-	if _, err := pods.Patch(t.Context(), "mine", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "ephemeralcontainers"); err != nil {
-		t.Errorf("an ephemeral container: %v", err)
-	}
-	mine, err := pods.Get(t.Context(), "mine", metav1.GetOptions{})
+	const patch = `{"metadata":{"annotations":{"mine":"3"}},"spec":{"ephemeralContainers":[{"name":"look","image":"none"}]}}`
+	pods := user.client.CoreV1().Pods(ns)
+	mine, err := pods.Patch(t.Context(), "mine", types.StrategicMergePatchType, []byte(patch), metav1.PatchOptions{}, "ephemeralcontainers")
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("an ephemeral container: %v", err)
 	}
 	if addresses(t, mine)[0] == addresses(t, victim)[0] || len(mine.Spec.EphemeralContainers) != 1 {
 		t.Errorf("the pod has %s, its ephemeral containers: %d", mine.Annotations[contract.PodNetworksKey], len(mine.Spec.EphemeralContainers))
 	}
 	for _, name := range []string{"made", "bound", "bound-2"} {
-		if pod := waitAddresses(t, ns, name, contract.DefaultNetwork); addresses(t, pod)[0] == addresses(t, victim)[0] || pod.Annotations["mine"] != "x" {
+		pod := waitAddresses(t, ns, name, contract.DefaultNetwork)
+		if addresses(t, pod)[0] == addresses(t, victim)[0] || pod.Annotations["mine"] != "x" {
 			t.Errorf("%s: %v", name, pod.Annotations)
 		}
+	}
+	if now := getPod(t, ns, "victim").Annotations[contract.PodNetworksKey]; now != value {
+		t.Errorf("the pod whose address it was has %s", now)
 	}
 }
 
@@ -157,32 +120,9 @@ func TestPodNetworks_InATemplate(t *testing.T) {
 	}
 }
 
-// tenantOf is a user who may do everything with a namespace's pods.
-func tenantOf(t *testing.T, ns string) kubernetes.Interface {
-	t.Helper()
-	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, Rules: []rbacv1.PolicyRule{
-		{APIGroups: []string{""}, Resources: []string{"pods", "pods/status", "pods/binding", "pods/ephemeralcontainers", "pods/resize", "bindings"}, Verbs: []string{"*"}}}}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "tenant"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "tenant"},
-		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "tenant"}},
-	}
-	if _, err := cluster.client.RbacV1().Roles(ns).Create(t.Context(), role, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := cluster.client.RbacV1().RoleBindings(ns).Create(t.Context(), binding, metav1.CreateOptions{}); err != nil {
-		t.Fatal(err)
-	}
-	client := as(t, "tenant", nil)
-	eventually(t, "the tenant's rights", func() (bool, string) {
-		_, err := client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
-		return err == nil, fmt.Sprint(err)
-	})
-	return client
-}
-
-// TestNode_AKubeletChangesNothingOfTheNetworks: neither the labels that choose agents
-// nor the annotations that the network believes, with the Node or later. Nor does an
-// administrator write these annotations, or an agent the rest of its Node.
+// TestNode_AKubeletChangesNothingOfTheNetworks: neither the labels that choose agents nor the annotations that the
+// network believes, with the Node or later. Nor does an administrator write these annotations, or an agent the rest
+// of its Node.
 func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 	t.Parallel()
 	tier.Strict(t)
@@ -214,8 +154,8 @@ func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 	}
 }
 
-// TestNode_AKubeletJoins: with neither label nor annotation of the network, but as the
-// host of a DPU if it likes, on which no ordinary agent ever runs.
+// TestNode_AKubeletJoins: with neither label nor annotation of the network, but as the host of a DPU if it likes, on
+// which no ordinary agent ever runs.
 func TestNode_AKubeletJoins(t *testing.T) {
 	t.Parallel()
 	const name = "paper-joins"

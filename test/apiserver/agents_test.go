@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -23,8 +24,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-// TestNodeOffload_AgentWritesOwnNodeOnly: the agent of a node may write the report and the
-// labels of its own node, and of no other.
+// TestNodeOffload_AgentWritesOwnNodeOnly: the agent of a node may write the report and the labels of its own node,
+// and of no other.
 func TestNodeOffload_AgentWritesOwnNodeOnly(t *testing.T) {
 	t.Parallel()
 	tier.Strict(t)
@@ -61,9 +62,8 @@ func TestNodeOffload_AgentWritesOwnNodeOnly(t *testing.T) {
 	}
 }
 
-// TestDPU_WritesForItsHostOnly: a DPU changes what is its host's and nothing else, and so does
-// the agent of a host. Each refusal has its control, the same write where it is
-// due.
+// TestDPU_WritesForItsHostOnly: a DPU changes what is its host's and nothing else, and so does the agent of a host.
+// Each refusal has its control, the same write where it is due.
 func TestDPU_WritesForItsHostOnly(t *testing.T) {
 	t.Parallel()
 	tier.Strict(t)
@@ -72,15 +72,25 @@ func TestDPU_WritesForItsHostOnly(t *testing.T) {
 	mine, theirs := podObject(ns, "mine", host), podObject(ns, "theirs", other)
 	create(t, mine)
 	create(t, theirs)
+	for _, tc := range slices.Concat(writesOfDPU(t, ns, host, other), writesOfHost(t, ns, host, other)) {
+		if err := tc.do(t.Context()); tc.may && err != nil || !tc.may && !apierrors.IsForbidden(err) {
+			t.Errorf("%s: %v, want it allowed: %t", tc.name, err, tc.may)
+		}
+	}
+}
+
+// agentWrite is a write by the agent of a DPU or of its host.
+type agentWrite struct {
+	name string
+	may  bool
+	do   func(context.Context) error
+}
+
+// writesOfDPU are of the DPU of a host, whose pod is "mine".
+func writesOfDPU(t *testing.T, ns, host, other string) []agentWrite {
+	t.Helper()
 	dpu := asDry(t, "system:serviceaccount:ovn-dpu:"+host, nil, "system:serviceaccounts:ovn-dpu")
-	agent := "system:serviceaccount:" + system + ":ovnkube-node-dpu-host"
-	hostAgent := asDry(t, agent, map[string][]string{nodeKey: {host}})
-	stray := asDry(t, agent, nil) // a token without a node
-	for _, tc := range []struct {
-		name string
-		may  bool
-		do   func(context.Context) error
-	}{
+	return []agentWrite{
 		{"a DPU, status of its host's pod", true, annotatePod(dpu, ns, "mine", contract.DPUStatusKey)},
 		{"a DPU, status of another pod", false, annotatePod(dpu, ns, "theirs", contract.DPUStatusKey)},
 		{"a DPU, details", false, annotatePod(dpu, ns, "mine", contract.DPUConnectionKey)},
@@ -101,6 +111,16 @@ func TestDPU_WritesForItsHostOnly(t *testing.T) {
 		{"a DPU, agent of its host", false, changeOffload(dpu, host, func(s *v1alpha1.NodeOffloadStatus) { s.Versions.Agent += "1" })},
 		{"a DPU, problems of its host", false, changeOffload(dpu, host, func(s *v1alpha1.NodeOffloadStatus) { s.Problems = append(s.Problems, "none") })},
 		{"a DPU, traffic of another host", false, changeOffload(dpu, other, func(s *v1alpha1.NodeOffloadStatus) { s.TrafficOmitted++ })},
+	}
+}
+
+// writesOfHost are of the agent on such a host.
+func writesOfHost(t *testing.T, ns, host, other string) []agentWrite {
+	t.Helper()
+	const agent = "system:serviceaccount:" + system + ":ovnkube-node-dpu-host"
+	hostAgent := asDry(t, agent, map[string][]string{nodeKey: {host}})
+	stray := asDry(t, agent, nil) // a token without a node
+	return []agentWrite{
 		{"a host, details of its pod", true, annotatePod(hostAgent, ns, "mine", contract.DPUConnectionKey)},
 		{"a host, details of another pod", false, annotatePod(hostAgent, ns, "theirs", contract.DPUConnectionKey)},
 		{"a host, status", false, annotatePod(hostAgent, ns, "mine", contract.DPUStatusKey)},
@@ -112,10 +132,6 @@ func TestDPU_WritesForItsHostOnly(t *testing.T) {
 		{"a host, labels of another Node", false, labelNode(hostAgent, other, "ovn-offload.io/sriov")},
 		{"a host, the Lease", false, makeLease(hostAgent, "ovn-dpu-"+host)},
 		{"a host of no node", false, annotatePod(stray, ns, "mine", contract.DPUConnectionKey)},
-	} {
-		if err := tc.do(t.Context()); tc.may && err != nil || !tc.may && !apierrors.IsForbidden(err) {
-			t.Errorf("%s: %v, want it allowed: %t", tc.name, err, tc.may)
-		}
 	}
 }
 

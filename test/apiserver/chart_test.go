@@ -46,7 +46,8 @@ func (p *controlPlane) installChart(ctx context.Context) error {
 				continue
 			}
 			resource, _ := meta.UnsafeGuessKindToResource(kind)
-			if _, err := cluster.dynamic.Resource(resource).Namespace(object.GetNamespace()).Create(ctx, object, metav1.CreateOptions{}); err != nil {
+			in := cluster.dynamic.Resource(resource).Namespace(object.GetNamespace())
+			if _, err := in.Create(ctx, object, metav1.CreateOptions{}); err != nil {
 				return fmt.Errorf("%s: %w", file, err)
 			}
 			if kind.Kind == "CustomResourceDefinition" {
@@ -69,10 +70,10 @@ func list(text string) (all []any) {
 
 // served waits until the API serves the kinds of CustomResourceDefinitions.
 func (p *controlPlane) served(ctx context.Context, crds []string) error {
-	resource := schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+	kinds := schema.GroupVersion{Group: "apiextensions.k8s.io", Version: "v1"}.WithResource("customresourcedefinitions")
 	for _, name := range crds {
 		err := p.poll(ctx, "CustomResourceDefinition "+name, func() error {
-			u, err := cluster.dynamic.Resource(resource).Get(ctx, name, metav1.GetOptions{})
+			u, err := cluster.dynamic.Resource(kinds).Get(ctx, name, metav1.GetOptions{})
 			if err != nil {
 				return err
 			}
@@ -111,9 +112,9 @@ func (p *controlPlane) inForce(ctx context.Context) error {
 	if _, err := admission.ValidatingAdmissionPolicyBindings().Create(ctx, binding, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	object := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	maps, object := cluster.client.CoreV1().ConfigMaps(system), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	return p.poll(ctx, "admission policies", func() error {
-		_, err := cluster.client.CoreV1().ConfigMaps(deploy.Namespace).Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		_, err := maps.Create(ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
 		if err != nil && strings.Contains(err.Error(), name) {
 			return nil
 		}

@@ -5,11 +5,11 @@ package apiserver
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"k8s.io/client-go/dynamic"
@@ -28,16 +28,13 @@ const (
 )
 
 // controllers are those of Kubernetes on which tests depend. The others would look at nodes and pods that never run.
-const controllers = "namespace-controller,serviceaccount-controller,serviceaccount-token-controller,root-ca-certificate-publisher-controller," +
-	"garbage-collector-controller,resourcequota-controller,replicaset-controller"
+const controllers = "namespace-controller,serviceaccount-controller,serviceaccount-token-controller," +
+	"root-ca-certificate-publisher-controller,garbage-collector-controller,resourcequota-controller,replicaset-controller"
 
 // controlPlane has the processes and files of etcd, API server and controller manager.
 type controlPlane struct {
 	dir, logs string
 	ca        *authority
-
-	mu    sync.Mutex
-	ended error // the first process that ended
 }
 
 func newControlPlane(logs string) (*controlPlane, error) {
@@ -53,6 +50,15 @@ func (p *controlPlane) file(name string) string { return filepath.Join(p.dir, na
 
 func (p *controlPlane) log(name string) string { return filepath.Join(p.logs, name+".log") }
 
+// logger writes a log of its own.
+func (p *controlPlane) logger(name string) (*slog.Logger, error) {
+	log, err := os.Create(p.log(name))
+	if err != nil {
+		return nil, err
+	}
+	return slog.New(slog.NewJSONHandler(log, nil)), nil
+}
+
 // start runs a program until this process ends: the kernel then ends all processes of the PID namespace.
 func (p *controlPlane) start(program string, args ...string) error {
 	name := filepath.Base(program)
@@ -66,30 +72,22 @@ func (p *controlPlane) start(program string, args ...string) error {
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("starting %s: %w", name, err)
 	}
-	go func() {
-		err := fmt.Errorf("%s has ended (%v); see %s", name, cmd.Wait(), p.log(name))
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if p.ended == nil {
-			p.ended = err
-			fmt.Fprintln(os.Stderr, err)
-		}
-	}()
+	go func() { p.fail(name, cmd.Wait()) }()
 	return nil
 }
 
-// poll repeats a look until it gives no error, ctx ends or a process has ended.
+// fail ends the tests when a process of theirs has ended: each test would wait in vain.
+func (p *controlPlane) fail(name string, err error) {
+	fmt.Fprintf(os.Stderr, "%s has ended (%v); see %s\n", name, err, p.log(name))
+	os.Exit(1)
+}
+
+// poll repeats a look until it gives no error or ctx ends.
 func (p *controlPlane) poll(ctx context.Context, what string, look func() error) error {
 	for {
 		err := look()
 		if err == nil {
 			return nil
-		}
-		p.mu.Lock()
-		ended := p.ended
-		p.mu.Unlock()
-		if ended != nil {
-			return ended
 		}
 		select {
 		case <-ctx.Done():
@@ -104,15 +102,18 @@ func (p *controlPlane) startAPI(ctx context.Context) error {
 	if err := p.certify(); err != nil {
 		return fmt.Errorf("making certificates: %w", err)
 	}
-	if err := p.start(filepath.Join(*programs, "etcd"), "--data-dir="+p.file("etcd"), "--unsafe-no-fsync", "--log-level=warn",
-		"--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL, "--listen-peer-urls=http://127.0.0.1:2380"); err != nil {
+	if err := p.start(filepath.Join(*programs, "etcd"), "--data-dir="+p.file("etcd"), "--unsafe-no-fsync",
+		"--log-level=warn", "--listen-client-urls="+etcdURL, "--advertise-client-urls="+etcdURL,
+		"--listen-peer-urls=http://127.0.0.1:2380"); err != nil {
 		return err
 	}
 	if err := p.start(filepath.Join(*programs, "kube-apiserver"),
 		"--bind-address=0.0.0.0", "--advertise-address="+apiAddress, "--secure-port=6443", "--etcd-servers="+etcdURL,
-		"--client-ca-file="+p.file("ca.crt"), "--tls-cert-file="+p.file("apiserver.crt"), "--tls-private-key-file="+p.file("apiserver.key"),
+		"--client-ca-file="+p.file("ca.crt"),
+		"--tls-cert-file="+p.file("apiserver.crt"), "--tls-private-key-file="+p.file("apiserver.key"),
 		"--service-account-issuer=https://kubernetes.default.svc.cluster.local",
-		"--service-account-key-file="+p.file("accounts.key"), "--service-account-signing-key-file="+p.file("accounts.key"),
+		"--service-account-key-file="+p.file("accounts.key"),
+		"--service-account-signing-key-file="+p.file("accounts.key"),
 		"--service-cluster-ip-range="+serviceSubnets,
 		"--authorization-mode=Node,RBAC", "--enable-admission-plugins=NodeRestriction", "--allow-privileged=true"); err != nil {
 		return err
@@ -159,12 +160,15 @@ func (p *controlPlane) connect() (err error) {
 
 func (p *controlPlane) startControllers() error {
 	config := p.file("controllers.conf")
-	if err := p.kubeconfig(config, &api.AuthInfo{ClientCertificate: p.file("controllers.crt"), ClientKey: p.file("controllers.key")}); err != nil {
+	who := &api.AuthInfo{ClientCertificate: p.file("controllers.crt"), ClientKey: p.file("controllers.key")}
+	if err := p.kubeconfig(config, who); err != nil {
 		return err
 	}
-	return p.start(filepath.Join(*programs, "kube-controller-manager"), "--kubeconfig="+config, "--bind-address=127.0.0.1",
+	return p.start(filepath.Join(*programs, "kube-controller-manager"),
+		"--kubeconfig="+config, "--bind-address=127.0.0.1",
 		"--service-account-private-key-file="+p.file("accounts.key"), "--root-ca-file="+p.file("ca.crt"),
-		"--use-service-account-credentials", "--allocate-node-cidrs=false", "--leader-elect=false", "--controllers="+controllers)
+		"--use-service-account-credentials", "--allocate-node-cidrs=false", "--leader-elect=false",
+		"--controllers="+controllers)
 }
 
 // kubeconfig writes the configuration of a client.

@@ -18,7 +18,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 )
 
-// networkOf is a NetworkAttachmentDefinition of a network with its name. The lab's physical network is the nodes' own.
+// networkOf is a NetworkAttachmentDefinition of a network with its name. The lab's physical network is the nodes'
+// own.
 func networkOf(ns, name, fields string) string {
 	return fmt.Sprintf(`
 apiVersion: k8s.cni.cncf.io/v1
@@ -37,8 +38,8 @@ func selected(name, fields string) string {
 	return fmt.Sprintf(`{"name": %q%s}`, name, fields)
 }
 
-// TestNetworks_BadDefinitions: what is wrong with a NAD or with what a pod asks for is in an Event. There are no rows, and other
-// networks and pods are not concerned.
+// TestNetworks_BadDefinitions: what is wrong with a NAD or with what a pod asks for is in an Event. There are no
+// rows, and other networks and pods are not concerned.
 func TestNetworks_BadDefinitions(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -73,8 +74,9 @@ func TestNetworks_BadDefinitions(t *testing.T) {
 	waitAddresses(t, ns, "fine", ns+"/good")
 }
 
-// TestIPAMClaim_SaysWhyItHasNoAddress: the second claim of a network with one address gets it when the first claim is gone.
-// A claim for a network that does not exist has a condition as well, and the first one says that it has an address.
+// TestIPAMClaim_SaysWhyItHasNoAddress: the second claim of a network with one address gets it when the first claim
+// is gone. A claim for a network that does not exist has a condition as well, and the first one says that it has an
+// address.
 func TestIPAMClaim_SaysWhyItHasNoAddress(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -129,8 +131,9 @@ func wantIn(t *testing.T, pod *corev1.Pod, subnets []string, want bool) {
 	}
 }
 
-// TestNamespaceSubnet_FullAndRefused: a pod beyond the addresses of the subnet waits and says so, though its node has addresses. It
-// starts when another one goes. A subnet that overlaps another is refused by its condition and an Event.
+// TestNamespaceSubnet_FullAndRefused: a pod beyond the addresses of the subnet waits and says so, though its node
+// has addresses. It starts when another one goes. A subnet that overlaps another is refused by its condition and an
+// Event.
 func TestNamespaceSubnet_FullAndRefused(t *testing.T) {
 	t.Parallel()
 	ns, others := namespace(t), namespace(t)

@@ -75,7 +75,10 @@ func reportOffload(ctx context.Context, agent *rest.Config, node *corev1.Node) e
 		ObjectMeta: metav1.ObjectMeta{Name: node.Name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "Node", Name: node.Name, UID: node.UID},
 		}},
-		Status: v1alpha1.NodeOffloadStatus{Offload: v1alpha1.OffloadNone, Reason: "nothing to offload to", Versions: v1alpha1.Versions{Agent: "test", Kernel: "6.12", OVN: "25.03.0"}},
+		Status: v1alpha1.NodeOffloadStatus{
+			Offload: v1alpha1.OffloadNone, Reason: "nothing to offload to",
+			Versions: v1alpha1.Versions{Agent: "test", Kernel: "6.12", OVN: "25.03.0"},
+		},
 	})
 	if err != nil {
 		return err

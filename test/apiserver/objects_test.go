@@ -35,8 +35,8 @@ const (
 // nadResource is that of NetworkAttachmentDefinitions.
 var nadResource = kube.NADs()
 
-// eventually is the one poller of these tests: it ends with the condition, so that a long time
-// costs a test nothing that passes.
+// eventually is the one poller of these tests: it ends with the condition, so that a long time costs a test nothing
+// that passes.
 func eventually(t *testing.T, what string, ok func() (bool, string)) {
 	t.Helper()
 	for deadline := time.Now().Add(soon); ; time.Sleep(100 * time.Millisecond) {

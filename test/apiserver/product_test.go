@@ -42,17 +42,17 @@ type product struct {
 
 // newProduct starts the database, the controller and the signer, and waits until the controller leads.
 func newProduct(ctx context.Context, plane *controlPlane) (*product, error) {
-	log, err := os.Create(plane.log("controller"))
-	if err != nil {
+	p := &product{plane: plane, northbound: "unix:" + plane.file("nb.sock")}
+	var err error
+	if p.logger, err = plane.logger("controller"); err != nil {
 		return nil, err
 	}
-	p := &product{plane: plane, northbound: "unix:" + plane.file("nb.sock"), logger: slog.New(slog.NewJSONHandler(log, nil))}
 	klog.SetSlogLogger(p.logger)
 	if err := p.startNorthbound(ctx); err != nil {
 		return nil, fmt.Errorf("starting the Northbound database: %w", err)
 	}
 	if err := p.startSigner(ctx); err != nil {
-		return nil, fmt.Errorf("starting the signer: %w; see %s", err, plane.log("controller"))
+		return nil, fmt.Errorf("starting the signer: %w; see %s", err, plane.log("signer"))
 	}
 	if err := p.startController(ctx); err != nil {
 		return nil, fmt.Errorf("starting the controller: %w; see %s", err, plane.log("controller"))
@@ -68,8 +68,8 @@ func (p *product) startNorthbound(ctx context.Context) error {
 	if out, err := exec.CommandContext(ctx, "ovsdb-tool", "create", file, schema).CombinedOutput(); err != nil {
 		return fmt.Errorf("%w: %s", err, out)
 	}
-	err := p.plane.start("ovsdb-server", "--remote=p"+p.northbound, "--unixctl="+p.plane.file("nb.ctl"), "--no-chdir", file)
-	if err != nil {
+	control := "--unixctl=" + p.plane.file("nb.ctl")
+	if err := p.plane.start("ovsdb-server", "--remote=p"+p.northbound, control, "--no-chdir", file); err != nil {
 		return err
 	}
 	return p.plane.poll(ctx, "the Northbound database", func() error {
@@ -80,7 +80,8 @@ func (p *product) startNorthbound(ctx context.Context) error {
 
 // nbctl runs ovn-nbctl.
 func (p *product) nbctl(ctx context.Context, args ...string) (string, error) {
-	out, err := exec.CommandContext(ctx, "ovn-nbctl", append([]string{"--db=" + p.northbound, "--timeout=20"}, args...)...).CombinedOutput()
+	command := append([]string{"--db=" + p.northbound, "--timeout=20"}, args...)
+	out, err := exec.CommandContext(ctx, "ovn-nbctl", command...).CombinedOutput()
 	if err != nil {
 		return "", fmt.Errorf("ovn-nbctl %s: %w: %s", strings.Join(args, " "), err, out)
 	}
@@ -89,12 +90,14 @@ func (p *product) nbctl(ctx context.Context, args ...string) (string, error) {
 
 // server is how a process of the product reaches the API server: with a token of its account.
 func (p *product) server(ctx context.Context, account string) (api.Config, error) {
-	granted, err := cluster.client.CoreV1().ServiceAccounts(system).CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	accounts := cluster.client.CoreV1().ServiceAccounts(system)
+	granted, err := accounts.CreateToken(ctx, account, &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
 	if err != nil {
 		return api.Config{}, fmt.Errorf("asking for a token of %s: %w", account, err)
 	}
 	path := p.plane.file(account + ".conf")
-	return api.Config{Kubeconfig: path, UserAgent: account}, p.plane.kubeconfig(path, &clientcmdapi.AuthInfo{Token: granted.Status.Token})
+	who := &clientcmdapi.AuthInfo{Token: granted.Status.Token}
+	return api.Config{Kubeconfig: path, UserAgent: account}, p.plane.kubeconfig(path, who)
 }
 
 // startSigner runs what `ovn-offload-controller certs` runs.
@@ -107,9 +110,13 @@ func (p *product) startSigner(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	log, err := p.plane.logger("signer")
+	if err != nil {
+		return err
+	}
 	cfg := pki.Defaults()
 	cfg.NBHosts, cfg.SBHosts, cfg.Clock = []string{apiAddress}, []string{apiAddress}, client.Time
-	signer := chassis.NewSigner(client, cfg, p.logger)
+	signer := chassis.NewSigner(client, cfg, log)
 	running := context.WithoutCancel(ctx)
 	if err := signer.Start(running); err != nil {
 		return err
@@ -117,8 +124,8 @@ func (p *product) startSigner(ctx context.Context) error {
 	cfg.Chassis, cfg.Wake = signer.Chassis, signer.Wake()
 	group, running := errgroup.WithContext(running)
 	group.Go(func() error { return signer.Run(running) })
-	group.Go(func() error { return pki.Run(running, client, cfg, p.logger, prometheus.NewRegistry()) })
-	go func() { p.fail("the signer", group.Wait()) }()
+	group.Go(func() error { return pki.Run(running, client, cfg, log, prometheus.NewRegistry()) })
+	go func() { p.plane.fail("signer", group.Wait()) }()
 	return nil
 }
 
@@ -151,7 +158,8 @@ func (p *product) startController(ctx context.Context) error {
 	lead.Identity = fmt.Sprint("test-", time.Now().UnixNano())
 	running, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	c, err := controller.New(running, controller.Config{
-		Plan: plan, Zones: []controller.ZoneConfig{{Northbound: []string{p.northbound}}}, Dynamic: objects, Networks: true, Native: true,
+		Plan: plan, Zones: []controller.ZoneConfig{{Northbound: []string{p.northbound}}},
+		Dynamic: objects, Networks: true, Native: true,
 		Leader: lead, Leases: leases, Logger: p.logger, Registerer: prometheus.NewRegistry(),
 	}, client)
 	if err != nil {
@@ -162,7 +170,7 @@ func (p *product) startController(ctx context.Context) error {
 	go func() {
 		defer close(ended)
 		if err := c.Run(running); running.Err() == nil {
-			p.fail("the controller", err)
+			p.plane.fail("controller", err)
 		}
 	}()
 	p.stop = func() { cancel(); <-ended }
@@ -181,12 +189,6 @@ func leads(ctx context.Context, leases coordination.LeasesGetter, of leader.Conf
 	return nil
 }
 
-// fail ends the tests: without a part of the product each of them would time out.
-func (p *product) fail(what string, err error) {
-	fmt.Fprintf(os.Stderr, "%s has ended (%v); see %s\n", what, err, p.plane.log("controller"))
-	os.Exit(1)
-}
-
 // restartController ends the controller, whose successor reads everything from the API and the database.
 func restartController(t *testing.T) {
 	t.Helper()
@@ -194,7 +196,9 @@ func restartController(t *testing.T) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.stop()
-	if err := p.startController(t.Context()); err != nil {
+	ctx, cancel := context.WithTimeout(t.Context(), soon)
+	defer cancel()
+	if err := p.startController(ctx); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -39,8 +39,8 @@ func clusterUserDefined(t *testing.T, name, spec string) dynamic.ResourceInterfa
 	return networks
 }
 
-// TestUserDefinedNetwork_LivesWhilePodsUseIt: from the object to a pod's address, and deletion that waits for the pod.
-// What the schema refuses never becomes a network.
+// TestUserDefinedNetwork_LivesWhilePodsUseIt: from the object to a pod's address, and deletion that waits for the
+// pod. What the schema refuses never becomes a network.
 func TestUserDefinedNetwork_LivesWhilePodsUseIt(t *testing.T) {
 	t.Parallel()
 	ns := namespace(t)
@@ -89,8 +89,8 @@ func TestUserDefinedNetwork_LivesWhilePodsUseIt(t *testing.T) {
 	waitNames(t, nads, "routed")
 }
 
-// TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning: the label cannot come later, and a second primary network is
-// not ready.
+// TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning: the label cannot come later, and a second primary
+// network is not ready.
 func TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning(t *testing.T) {
 	t.Parallel()
 	const primary = "{topology: Layer3, layer3: {role: Primary, subnets: [{cidr: 10.62.0.0/16}]}}"
