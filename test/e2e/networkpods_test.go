@@ -200,13 +200,15 @@ func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 	pods := allOnNetworks(t, wish{ns, "db", nodes[1], claimed}, wish{ns, "plain", nodes[1], "flat"}, wish{ns, "client", nodes[0], "flat"})
 	kept, free := addressOn(t, pods["db"], ns+"/flat").String(), addressOn(t, pods["plain"], ns+"/flat").String()
 	answeredBy(t, pods["client"], kept, "db")
+	static := func(ip string) string { return "[" + selected("flat", fmt.Sprintf(`"ips": [%q]`, ip)) + "]" }
+	wish{ns, "thief", nodes[1], static(kept)}.create(t)
 	for _, name := range []string{"db", "plain"} {
 		deletePod(t, ns, name)
+	}
+	for _, name := range []string{"db", "plain"} {
 		waitGone(t, ns, name)
 	}
 	unanswered(t, pods["client"], kept)
-	static := func(ip string) string { return "[" + selected("flat", fmt.Sprintf(`"ips": [%q]`, ip)) + "]" }
-	wish{ns, "thief", nodes[1], static(kept)}.create(t)
 	next := allOnNetworks(t, wish{ns, "db", nodes[2], claimed}, wish{ns, "heir", nodes[1], static(free)})
 	if got := addressOn(t, next["db"], ns+"/flat").String(); got != kept {
 		t.Errorf("the pod of the claim has %s after %s", got, kept)

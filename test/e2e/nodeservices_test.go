@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -47,28 +48,23 @@ func TestNode_ReachesServicesAndNodePorts(t *testing.T) {
 	running(t, ns, "pod", nodes[1])
 	services["pod"] = nodePortService(t, ns, "pod", echoPort)
 	services["host"] = nodePortService(t, ns, "host", int32(hostPort(hostPod(t, ns, "host", nodes[1]))))
+	atNodes, atService := map[string][]string{}, map[string][]string{} // by protocol
 	for _, service := range services {
-		for i, port := range service.Spec.Ports {
-			network := map[corev1.Protocol]string{corev1.ProtocolTCP: "tcp", corev1.ProtocolUDP: "udp"}[port.Protocol]
-			for _, from := range append([]string{outside}, nodes...) {
-				var targets []string
-				for _, ip := range service.Spec.ClusterIPs {
-					if from != outside {
-						targets = append(targets, netip.AddrPortFrom(netip.MustParseAddr(ip), uint16(port.Port)).String())
-					}
-					for _, node := range nodes {
-						addr := ofFamily(machineAddresses(t, node), netip.MustParseAddr(ip))
-						targets = append(targets, netip.AddrPortFrom(addr, uint16(service.Spec.Ports[i].NodePort)).String())
-					}
-				}
-				for _, target := range targets {
-					eventually(t, soon, fmt.Sprintf("%s reaches %s at %s %s", from, service.Name, network, target), func() (bool, string) {
-						out, err := onNode(from, "probe", "dial", network, target, "1000")
-						return err == nil, out
-					})
+		for _, port := range service.Spec.Ports {
+			network := strings.ToLower(string(port.Protocol))
+			for _, ip := range clusterAddresses(service) {
+				atService[network] = append(atService[network], netip.AddrPortFrom(ip, uint16(port.Port)).String())
+				for _, node := range nodes {
+					atNodes[network] = append(atNodes[network], netip.AddrPortFrom(ofFamily(machineAddresses(t, node), ip), uint16(port.NodePort)).String())
 				}
 			}
 		}
+	}
+	for _, network := range []string{"tcp", "udp"} {
+		for _, from := range nodes {
+			reachesAll(t, from, network, slices.Concat(atNodes[network], atService[network])...)
+		}
+		reachesAll(t, outside, network, atNodes[network]...)
 	}
 	zero := int64(0)
 	if err := cluster.client.CoreV1().Pods(ns).Delete(t.Context(), "pod", metav1.DeleteOptions{GracePeriodSeconds: &zero}); err != nil {
@@ -83,6 +79,16 @@ func TestNode_ReachesServicesAndNodePorts(t *testing.T) {
 			return err != nil && !strings.Contains(out, "timeout"), out
 		})
 	}
+}
+
+// reachesAll waits until a machine has answers of all targets, each with a thousand bytes.
+func reachesAll(t *testing.T, from, network string, targets ...string) {
+	t.Helper()
+	const script = `network=$1; shift; for to; do probe dial "$network" "$to" 1000 >/dev/null 2>&1 && echo "$to" & done; wait`
+	eventually(t, soon, fmt.Sprintf("%s reaches %s %v", from, network, targets), func() (bool, string) {
+		out, err := onNode(from, append([]string{"sh", "-c", script, "sh", network}, targets...)...)
+		return err == nil && len(strings.Fields(out)) == len(targets), fmt.Sprint(out, err)
+	})
 }
 
 // TestService_KubernetesLeadsToAPIServer: the service kubernetes, whose endpoint is a node's

@@ -348,26 +348,29 @@ func TestNetworkPolicy_OwnNodeReachesPod(t *testing.T) {
 	for _, address := range frontends(web) {
 		ways = append(ways, way{nodes[1], address}, way{nodes[2], address})
 	}
-	var seen []networkingv1.NetworkPolicyPeer
-	for _, w := range append(direct, ways...) {
-		var got answer
-		eventually(t, serviceWithin, fmt.Sprint("without a policy: ", w), func() (bool, string) {
-			var err error
-			got, err = askFrom(w.from, "tcp", w.to)
-			return err == nil, fmt.Sprint(err)
+	// All ask at once, until each is answered, or not.
+	become := func(want bool, all []way) []answer {
+		t.Helper()
+		got, right := make([]answer, len(all)), make([]bool, len(all))
+		eventually(t, policyWithin, fmt.Sprintf("%v are answered: %t", all, want), func() (bool, string) {
+			var asks sync.WaitGroup
+			for i, w := range all {
+				asks.Go(func() {
+					var err error
+					got[i], err = askFrom(w.from, "tcp", w.to)
+					right[i] = (err == nil) == want
+				})
+			}
+			asks.Wait()
+			return !slices.Contains(right, false), fmt.Sprint(got)
 		})
-		t.Logf("%s asks %s, which sees %s", w.from, w.to, got.seen)
+		return got
+	}
+	var seen []networkingv1.NetworkPolicyPeer
+	for i, got := range become(true, append(direct, ways...)) {
+		t.Logf("way %d of %v: the pod sees %s", i, append(direct, ways...), got.seen)
 		addr := netip.MustParseAddr(got.seen)
 		seen = append(seen, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: block(addr, addr.BitLen())}})
-	}
-	become := func(want bool, all []way) {
-		t.Helper()
-		for _, w := range all {
-			eventually(t, policyWithin, fmt.Sprintf("%s reaches %s: %t", w.from, w.to, want), func() (bool, string) {
-				got, err := askFrom(w.from, "tcp", w.to)
-				return (err == nil) == want, fmt.Sprint(got, err)
-			})
-		}
 	}
 	createPolicy(t, ns, "deny-all", networkingv1.NetworkPolicySpec{})
 	become(false, ways)

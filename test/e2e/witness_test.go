@@ -86,8 +86,8 @@ func pingsFail(t *testing.T, from *corev1.Pod, forbidden, witness []string) {
 	failsBeside(t, from.Name+" has an answer of "+forbidden[len(forbidden)-1], podTries(from, pings(forbidden)...), podTries(from, pings(witness)...))
 }
 
-// pings are two, of which one has to be answered within a second.
-func pings(to []string) []string { return append([]string{"ping", "-c2", "-W1"}, to...) }
+// pings are three, of which one has to be answered within a second.
+func pings(to []string) []string { return append([]string{"ping", "-c3", "-i0.3", "-W1"}, to...) }
 
 // longestAllowed is for how long a stream may be silent: a limit, and twice the longest silence of a witness.
 func longestAllowed(limit, witnessed time.Duration) time.Duration { return limit + 2*witnessed }
