@@ -16,6 +16,7 @@ import (
 	crdvalidation "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/validation"
 	structural "k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -79,9 +80,13 @@ func newKind(t *testing.T, schema *apiextensions.JSONSchemaProps) kind {
 }
 
 // refusal is why the API server refuses an object, which replaces another unless old is nil: "" when the object is
-// accepted. A field that the schema does not have is refused, as kubectl's strict validation does.
+// accepted. Rules see the schema's defaults. A field that the schema does not have is refused, as kubectl's strict
+// validation does.
 func (k kind) refusal(t *testing.T, object, old map[string]any) string {
 	t.Helper()
+	for _, o := range []map[string]any{object, old} {
+		defaulting.Default(o, k.schema)
+	}
 	errs := validation.ValidateCustomResource(nil, object, k.fields)
 	if len(errs) == 0 {
 		var before any

@@ -244,3 +244,47 @@ func TestPortMirror_HasOneCollector(t *testing.T) {
 		}
 	}
 }
+
+// TestOffloadPolicy_RefusesWhatMakesNoSense: a policy selects NICs in a form that PCI has, with numbers and modes that fit
+// each other. Each refused spec has an accepted one beside it that differs in one field.
+func TestOffloadPolicy_RefusesWhatMakesNoSense(t *testing.T) {
+	all := kinds(t, "../../deploy/manifests/15-crds.yaml") // its schemas are structural and valid, that of NodeOffload too
+	for _, name := range []string{"OffloadPolicy", "NodeOffload"} {
+		if _, ok := all[name]; !ok {
+			t.Fatalf("no %s", name)
+		}
+	}
+	const names = "pfSelector: {names: [eth0]}, "
+	for _, c := range []struct{ refusal, refused, accepted string }{
+		{"reservedVFs is greater than numVFs", names + "numVFs: 4, reservedVFs: 5", names + "numVFs: 4, reservedVFs: 4"},
+		{"reservedVFs is greater than numVFs", names + "numVFs: 0, reservedVFs: 1", names + "numVFs: 1, reservedVFs: 1"},
+		{"hwTCOffload needs eswitchMode switchdev", names + "numVFs: 1, eswitchMode: legacy, hwTCOffload: true", names + "numVFs: 1, eswitchMode: switchdev, hwTCOffload: true"},
+		{"hwTCOffload needs eswitchMode switchdev", names + "numVFs: 1, eswitchMode: legacy, hwTCOffload: true", names + "numVFs: 1, hwTCOffload: true"},
+		{"hwTCOffload needs eswitchMode switchdev", names + "numVFs: 1, eswitchMode: legacy, hwTCOffload: true", names + "numVFs: 1, eswitchMode: legacy, hwTCOffload: false"},
+		{"at least 1 properties", "pfSelector: {}, numVFs: 4", "pfSelector: {vendors: [15b3]}, numVFs: 4"},
+		{"at least 1 items", "pfSelector: {vendors: []}, numVFs: 4", "pfSelector: {vendors: [15b3, 'a5a5']}, numVFs: 4"},
+		{"should match", "pfSelector: {vendors: [15B3]}, numVFs: 4", "pfSelector: {vendors: [15b3]}, numVFs: 4"},
+		{"should match", "pfSelector: {devices: [101dx]}, numVFs: 4", "pfSelector: {devices: [101d]}, numVFs: 4"},
+		{"should match", "pfSelector: {pciAddresses: ['03:00.0']}, numVFs: 4", "pfSelector: {pciAddresses: ['0000:03:00.0']}, numVFs: 4"},
+		{"should match", "pfSelector: {pciAddresses: ['0000:03:00.8']}, numVFs: 4", "pfSelector: {pciAddresses: ['0000:03:00.7']}, numVFs: 4"},
+		{"not be more than 15", "pfSelector: {names: [sixteen-letters-]}, numVFs: 4", "pfSelector: {names: [fifteen-letters]}, numVFs: 4"},
+		{"greater than or equal", names + "numVFs: -1", names + "numVFs: 0"},
+		{"less than or equal", names + "numVFs: 1025", names + "numVFs: 1024"},
+		{"greater than or equal", names + "numVFs: 1, reservedVFs: -1", names + "numVFs: 1, reservedVFs: 0"},
+		{"spec.numVFs: Required", names + "eswitchMode: switchdev", names + "eswitchMode: switchdev, numVFs: 1"},
+		{"spec.pfSelector: Required", "numVFs: 1", names + "numVFs: 1"},
+		{"Unsupported value", names + "numVFs: 1, eswitchMode: switch", names + "numVFs: 1, eswitchMode: legacy"},
+		{"Unsupported value", names + "numVFs: 1, eswitchMode: ''", names + "numVFs: 1"},
+		{"Unsupported value", names + "numVFs: 1, drain: Always", names + "numVFs: 1, drain: Evict"},
+		{"Unsupported value", names + "numVFs: 1, uplinkChange: Now", names + "numVFs: 1, uplinkChange: AtBoot"},
+		{"unknown field spec.vfs", names + "numVFs: 1, vfs: 1", names + "numVFs: 1, nodeSelector: {matchLabels: {a: b}}"},
+		{"must be of type integer", names + "numVFs: many", names + "numVFs: 8, maxUnavailable: 10%"},
+	} {
+		for spec, want := range map[string]string{c.refused: c.refusal, c.accepted: ""} {
+			got := all["OffloadPolicy"].refusal(t, read(t, "ovn-offload.io/v1alpha1", "OffloadPolicy", "{"+spec+"}"), nil)
+			if !strings.Contains(got, want) || want == "" && got != "" {
+				t.Errorf("{%s}: %q, want %q", spec, got, want)
+			}
+		}
+	}
+}
