@@ -166,10 +166,12 @@ func TestBinary_ErrorsHaveCodeAndText(t *testing.T) {
 		{"not ready, STATUS", n, "STATUS", n.config("1.1.0", ""), "", 50, "br-int does not exist"},
 		{"not ready, ADD", n, "ADD", n.config("1.1.0", ""), "", 11, "br-int does not exist"},
 		{"version", n, "ADD", n.config("0.2.0", ""), "", 1, "incompatible"},
+		{"later version", n, "ADD", n.config("9.9.9", ""), "", 1, "incompatible"},
 		{"CHECK in 0.3.1", n, "CHECK", n.config("0.3.1", ""), "", 1, "CHECK"},
 		{"no JSON", n, "ADD", "{", "", 6, "config"},
 		{"no network name", n, "ADD", `{"cniVersion":"1.1.0"}`, "", 7, "name"},
 		{"unknown command", n, "JUMP", n.config("1.1.0", ""), "", 4, "JUMP"},
+		{"no sandbox", n, "ADD", n.config("1.1.0", ""), "CNI_CONTAINERID=", 4, "CNI_CONTAINERID"},
 		{"no netns", n, "ADD", n.config("1.1.0", ""), "CNI_NETNS=", 4, "CNI_NETNS"},
 		{"no pod", n, "ADD", n.config("1.1.0", ""), "CNI_ARGS=", 4, "K8S_POD_NAME"},
 	}
@@ -184,6 +186,29 @@ func TestBinary_ErrorsHaveCodeAndText(t *testing.T) {
 				t.Errorf("error %s, want code %d and %q", out, tt.code, tt.text)
 			}
 		})
+	}
+}
+
+// TestBinary_AttachesAfterMalformedRequests: the agent refuses requests that no runtime sends, keeps nothing of them, and
+// attaches the next pod. The control is the same request without the fault.
+func TestBinary_AttachesAfterMalformedRequests(t *testing.T) {
+	n := newNode(t)
+	n.serve()
+	right := n.config("1.1.0", "")
+	for _, c := range []struct{ command, config, env string }{
+		{"FETCH", right, ""}, {"ADD", "{", ""}, {"ADD", "", ""}, {"ADD", n.config("9.9.9", ""), ""},
+		{"ADD", right, "CNI_CONTAINERID="}, {"ADD", right, "CNI_CONTAINERID=../x"}, {"ADD", right, "CNI_IFNAME="}, {"ADD", right, "CNI_IFNAME=a/b"},
+		{"ADD", right, "CNI_NETNS="}, {"ADD", right, "CNI_ARGS="}, {"ADD", right, "CNI_ARGS=K8S_POD_NAMESPACE=default;K8S_POD_NAME=a/b"},
+	} {
+		out, err := n.execute(c.command, sandboxA, "/ns/a", c.config, c.env)
+		var got cnitypes.Error
+		if err == nil || json.Unmarshal(out, &got) != nil || got.Code == 0 || got.Msg == "" {
+			t.Errorf("%s with %q of %q: exit %v, stdout %s", c.command, c.env, c.config, err, out)
+		}
+		n.wantNothing()
+	}
+	if out, err := n.execute("ADD", sandboxA, "/ns/a", right, ""); err != nil {
+		t.Errorf("ADD afterwards: %v: %s", err, out)
 	}
 }
 
