@@ -136,16 +136,16 @@ func TestNode_AKubeletChangesNothingOfTheNetworks(t *testing.T) {
 			return err
 		}
 	}
-	key, label := contract.NodeChassisIDKey, "a kubelet may not change label "
-	annotation, ours := "only the network may write annotation "+contract.NodeChassisIDKey, annotateNode(agent, node, contract.HostCIDRsKey)
+	key, labels := contract.NodeChassisIDKey, "a kubelet may not change label "
+	annotations, ours := "only the network may write annotation "+contract.NodeChassisIDKey, annotateNode(agent, node, contract.HostCIDRsKey)
 	for _, r := range []refusal{
-		{"host's label", patchNode(kubelet, node, "labels", contract.DPUHostLabel, ""), patchNode(kubelet, node, "labels", "test", ""), label + contract.DPUHostLabel},
-		{"DPU's label by the status", patchNode(kubelet, node, "labels", contract.DPULabel, "", "status"), patchNode(kubelet, node, "labels", "test", "1", "status"), label + contract.DPULabel},
-		{"chassis", patchNode(kubelet, node, "annotations", key, "other"), patchNode(kubelet, node, "annotations", "test", "1"), annotation},
-		{"chassis by the status", patchNode(kubelet, node, "annotations", key, "other", "status"), patchNode(kubelet, node, "annotations", "test", "2", "status"), annotation},
-		{"chassis removed", patchNode(kubelet, node, "annotations", key, nil), patchNode(kubelet, node, "annotations", "volumes.kubernetes.io/controller-managed-attach-detach", nil), annotation},
-		{"chassis by an administrator", patchNode(admin, node, "annotations", key, "other"), patchNode(admin, node, "annotations", "k8s.ovn.org/gateway-mtu-support", "true"), annotation},
-		{"chassis by another node's agent", patchNode(stray, node, "annotations", key, "other", "status"), ours, "denied request"}, // by two policies
+		{"host's label", patchNode(kubelet, node, label(contract.DPUHostLabel, "")), patchNode(kubelet, node, label("test", "")), labels + contract.DPUHostLabel},
+		{"DPU's label by the status", patchNode(kubelet, node, label(contract.DPULabel, ""), "status"), patchNode(kubelet, node, label("test", "1"), "status"), labels + contract.DPULabel},
+		{"chassis", patchNode(kubelet, node, annotation(key, "other")), patchNode(kubelet, node, annotation("test", "1")), annotations},
+		{"chassis by the status", patchNode(kubelet, node, annotation(key, "other"), "status"), patchNode(kubelet, node, annotation("test", "2"), "status"), annotations},
+		{"chassis removed", patchNode(kubelet, node, annotation(key, nil)), patchNode(kubelet, node, annotation("volumes.kubernetes.io/controller-managed-attach-detach", nil)), annotations},
+		{"chassis by an administrator", patchNode(admin, node, annotation(key, "other")), patchNode(admin, node, annotation("k8s.ovn.org/gateway-mtu-support", "true")), annotations},
+		{"chassis by another node's agent", patchNode(stray, node, annotation(key, "other"), "status"), ours, "denied request"}, // by two policies
 		{"an agent, a condition", rest(`{"status":{"conditions":[]}}`), ours, "not the spec, the status"},
 		{"an agent, a finalizer", rest(`{"metadata":{"finalizers":["a/b"]}}`), ours, "finalizers"},
 		{"an agent, an owner", rest(`{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"Node","name":"gone","uid":"gone"}]}}`), ours, "owners"},

@@ -43,6 +43,7 @@ func makeNodes(ctx context.Context) error {
 			return err
 		}
 		node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}
+		node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, Reason: "KubeletReady"}}
 		if node, err = cluster.client.CoreV1().Nodes().UpdateStatus(ctx, node, metav1.UpdateOptions{}); err != nil {
 			return err
 		}
@@ -176,13 +177,22 @@ func labelNode(client kubernetes.Interface, name, key string) func(context.Conte
 	}
 }
 
-// patchNode writes a label or annotation of a Node; a nil value removes it.
-func patchNode(client kubernetes.Interface, node, field, key string, value any, subresources ...string) func(context.Context) error {
+// patchNode changes the metadata of a Node.
+func patchNode(client kubernetes.Interface, node string, metadata map[string]any, subresources ...string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{field: map[string]any{key: value}}})
+		patch, err := json.Marshal(map[string]any{"metadata": metadata})
 		if err == nil {
 			_, err = client.CoreV1().Nodes().Patch(ctx, node, types.MergePatchType, patch, metav1.PatchOptions{}, subresources...)
 		}
 		return err
 	}
+}
+
+func label(key, value string) map[string]any {
+	return map[string]any{"labels": map[string]any{key: value}}
+}
+
+// annotation is one annotation of an object's metadata; a nil value removes it.
+func annotation(key string, value any) map[string]any {
+	return map[string]any{"annotations": map[string]any{key: value}}
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -234,15 +233,6 @@ func deleteObject(t *testing.T, objects dynamic.ResourceInterface, name string) 
 	if err := objects.Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-}
-
-// waitObjectGone waits until an object is not there.
-func waitObjectGone(t *testing.T, objects dynamic.ResourceInterface, name string) {
-	t.Helper()
-	eventually(t, name+" is gone", func() (bool, string) {
-		u, err := objects.Get(t.Context(), name, metav1.GetOptions{})
-		return apierrors.IsNotFound(err), fmt.Sprint(u, err)
-	})
 }
 
 // waitCondition waits for a condition of an object, as "status reason message".
