@@ -63,6 +63,7 @@ unit: root packages ## unit tests as root: real namespaces and a real ovsdb-serv
 
 race: root packages ## all unit tests with the race detector
 	CGO_ENABLED=1 go test -race -vet=off ./...
+	CGO_ENABLED=1 go test -race -vet=off ./pkg/controller ./pkg/ovn ./pkg/ovsdb -args -full # other seeds
 
 e2e: root packages $(LAB) $(GATE) ## the end to end tests of all areas, in a lab of their own (root)
 	$(GATE) area $(TIER) access docs networks node policies primary services tools

@@ -118,11 +118,16 @@ func (r *recorder) take(step string, e event) {
 			fmt.Fprint(r.out, e.Output)
 		}
 	case "pass", "fail", "skip":
-		if sub == "" {
-			r.end(id, step, e)
+		if sub != "" { // a test's own time lacks that of its parallel subtests
+			test := r.of(id, step, e.Package, top)
+			test.Took = max(test.Took, seconds(e.Elapsed))
+			return
 		}
+		r.end(id, step, e)
 	}
 }
+
+func seconds(n float64) time.Duration { return time.Duration(n * float64(time.Second)) }
 
 // of gives the record of a test, a new one if need be; nil for a package.
 func (r *recorder) of(id, step, pkg, test string) *result {
@@ -151,7 +156,6 @@ func (r *recorder) keep(id, text string) {
 
 // end records the outcome of a test or of a package and prints a line about it; all output when it failed.
 func (r *recorder) end(id, step string, e event) {
-	took := time.Duration(e.Elapsed * float64(time.Second))
 	text := ""
 	if kept := r.output[id]; kept != nil {
 		text = kept.String()
@@ -162,7 +166,7 @@ func (r *recorder) end(id, step string, e event) {
 		r.endPackage(step, e, text)
 		return
 	}
-	test.Outcome, test.Took = e.Action, took
+	test.Outcome, test.Took = e.Action, max(test.Took, seconds(e.Elapsed))
 	if e.Action != "pass" {
 		test.Output = text
 	}
@@ -171,7 +175,7 @@ func (r *recorder) end(id, step string, e event) {
 		test.Pressure = pressure()
 		fmt.Fprint(r.out, text)
 	case e.Action == "pass" && step != unitStep:
-		fmt.Fprintf(r.out, "--- PASS: %s (%.1fs)\n", e.Test, took.Seconds())
+		fmt.Fprintf(r.out, "--- PASS: %s (%.1fs)\n", e.Test, test.Took.Seconds())
 	}
 }
 

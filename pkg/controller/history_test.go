@@ -2,7 +2,6 @@ package controller
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -30,9 +29,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/test/policytest"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
-
-var replay = flag.Uint64("seed", 0, "the seed of the random history; 0: another each time")
 
 // history changes what the API has at random.
 type history struct {
@@ -74,11 +72,7 @@ func wholeWorld(t testing.TB, policies []runtime.Object, objects ...runtime.Obje
 // that stops, every row of the database is one that a fresh controller writes into an
 // empty one. What is random here, beside the moments, is a seed's (-seed).
 func TestController_RandomHistoryEndsAsFreshController(t *testing.T) {
-	seed := *replay
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d", seed)
+	seed := tier.Seed(t)
 	w := wholeWorld(t, nil, testNode("n1"), testNode("n2"), testNode("n3"))
 	w.startAndLead()
 	rowsOf, kinds := map[string]bool{}, []string{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestNetworks_RandomHistoryEndsAsFreshController: NADs, the pods that ask for them and MultiNetworkPolicies come, change and
@@ -23,11 +24,7 @@ import (
 // are those of a fresh controller. A network's subnets are always the same, for an address outside of them belongs to the
 // pod as long as there is a row.
 func TestNetworks_RandomHistoryEndsAsFreshController(t *testing.T) {
-	seed := *replay
-	if seed == 0 {
-		seed = rand.Uint64()
-	}
-	t.Logf("seed %d", seed)
+	seed := tier.Seed(t)
 	for _, topology := range []contract.Topology{"", contract.Layer3, contract.Layer2} {
 		t.Run("primary"+string(topology), func(t *testing.T) {
 			t.Parallel()

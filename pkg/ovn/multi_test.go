@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/test/policytest"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // multiOf is a MultiNetworkPolicy with the specification of a NetworkPolicy.
@@ -43,8 +43,7 @@ func nadOf(namespace, name, fields string) *unstructured.Unstructured {
 // TestMultiNetworkPolicy_RulesMatchDefinitionOfAPI: on a further network, random policies decide as NetworkPolicies do by
 // the API's definition, with the pods' addresses of that network.
 func TestMultiNetworkPolicy_RulesMatchDefinitionOfAPI(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := tier.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	blocks := []networkingv1.IPBlock{
 		{CIDR: "10.244.0.0/16", Except: []string{"10.244.1.0/24", "10.244.2.10/32"}}, {CIDR: "203.0.113.0/24"}, {CIDR: "::/0"},

@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
@@ -19,14 +18,14 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/policy"
 	"github.com/ovn-offload/ovn-offload/test/policytest"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // TestNetworkPolicy_RulesMatchDefinitionOfAPI builds random policies and compares, for every pair
 // of nine pods, an external address and a node's own, two ports and three protocols, what the rows
 // decide with what the API's definition does.
 func TestNetworkPolicy_RulesMatchDefinitionOfAPI(t *testing.T) {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := tier.Seed(t)
 	r := rand.New(rand.NewPCG(seed, 0))
 	blocks := []networkingv1.IPBlock{
 		{CIDR: "10.244.0.0/16", Except: []string{"10.244.1.0/24", "10.244.2.10/32"}},

@@ -17,6 +17,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 const worldNodes, worldPods = 4, 40
@@ -39,8 +40,7 @@ func newWorld(seed uint64) *world {
 
 // randomWorld prints its seed: a failure can be played again.
 func randomWorld(t *testing.T) *world {
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
+	seed := tier.Seed(t)
 	return newWorld(seed)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
+	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
 // openNamed opens a database whose groups g0 and g1 belong to Network/default.
@@ -113,8 +114,7 @@ func TestCommit_KeepsNamedRowsOfOthers(t *testing.T) {
 // references, memberships and maps what the next one wants.
 func TestCommit_ReferencesAndMapsOfRandomWorlds(t *testing.T) {
 	server, db := openNamed(t)
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
+	seed := tier.Seed(t)
 	random := rand.New(rand.NewPCG(seed, 0))
 	some := func() []string { return [][]string{nil, {"g0"}, {"g1"}, {"g0", "g1"}}[random.IntN(4)] }
 	for range 80 {

@@ -30,37 +30,6 @@ func TestPod_SpoofedSourceIsDropped(t *testing.T) {
 	mustInPod(t, spoofer, "ping", "-c1", "-w5", target)
 }
 
-// TestCNI_MalformedRequestsAreRefused: the plugin answers each with an error of the CNI
-// specification on its standard output, and the agent goes on.
-func TestCNI_MalformedRequestsAreRefused(t *testing.T) {
-	world.Test(t, world.Node)
-	ns := namespace(t)
-	plugin := "/opt/cni/bin/ovn-k8s-cni-overlay"
-	const conf = `{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}`
-	cases := map[string]struct{ environment, stdin, code string }{
-		"unknown command":    {"CNI_COMMAND=FETCH CNI_CONTAINERID=a1 CNI_IFNAME=eth0 CNI_NETNS=/run/netns/x CNI_PATH=/opt/cni/bin", conf, `"code": 4`},
-		"no sandbox":         {"CNI_COMMAND=ADD CNI_IFNAME=eth0 CNI_NETNS=/run/netns/x CNI_PATH=/opt/cni/bin", conf, `"code": 4`},
-		"not JSON":           {"CNI_COMMAND=ADD CNI_CONTAINERID=a1 CNI_IFNAME=eth0 CNI_NETNS=/run/netns/x CNI_PATH=/opt/cni/bin", `{`, `"code": 6`},
-		"unknown version":    {"CNI_COMMAND=ADD CNI_CONTAINERID=a1 CNI_IFNAME=eth0 CNI_NETNS=/run/netns/x CNI_PATH=/opt/cni/bin", strings.Replace(conf, "1.1.0", "9.9.9", 1), `"code": 1`},
-		"no pod in its args": {"CNI_COMMAND=ADD CNI_CONTAINERID=a1 CNI_IFNAME=eth0 CNI_NETNS=/run/netns/x CNI_PATH=/opt/cni/bin", conf, `"code": 4`},
-	}
-	for name, c := range cases {
-		t.Run(name, func(t *testing.T) {
-			out, err := onNode(nodes[1], "sh", "-c", "echo '"+c.stdin+"' | env "+c.environment+" "+plugin)
-			if err == nil {
-				t.Errorf("accepted: %s", out)
-			}
-			if !strings.Contains(out, c.code) {
-				t.Errorf("want %s in %s", c.code, out)
-			}
-		})
-	}
-	if out := mustOnNode(t, nodes[1], "sh", "-c", "echo '"+conf+"' | env CNI_COMMAND=VERSION "+plugin); !strings.Contains(out, "1.1.0") {
-		t.Errorf("VERSION: %s", out)
-	}
-	running(t, ns, "after", nodes[1])
-}
-
 // TestPod_WaitsForFlows is the control of TestPod_FirstConnectionSucceeds: without flows a pod does
 // not start, the error names the stage that is late, and with them it does.
 func TestPod_WaitsForFlows(t *testing.T) {

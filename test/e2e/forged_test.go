@@ -385,3 +385,12 @@ func checksum(data []byte) uint16 {
 	}
 	return ^uint16(sum)
 }
+
+func podNetwork(t *testing.T, pod *corev1.Pod) *contract.PodNetwork {
+	t.Helper()
+	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], "default")
+	if err != nil || network == nil {
+		t.Fatalf("network of %s: %v, %v", pod.Name, network, err)
+	}
+	return network
+}

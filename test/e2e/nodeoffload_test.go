@@ -13,8 +13,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -117,51 +115,6 @@ func TestNodeOffload_AgentWritesOwnNodeOnly(t *testing.T) {
 		})
 		if own := c.node == nodes[1]; (err == nil) != own || !own && !apierrors.IsForbidden(err) {
 			t.Errorf("the agent of %s wrote the report of %s: %v", nodes[1], c.node, err)
-		}
-	}
-}
-
-// TestOffloadPolicy_InvalidIsRefused: the API server takes the schemas as they are, and refuses
-// policies that make no sense.
-func TestOffloadPolicy_InvalidIsRefused(t *testing.T) {
-	world.Test(t, world.Tools)
-	client, err := dynamic.NewForConfig(cluster.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	crds := client.Resource(schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"})
-	for _, name := range []string{"nodeoffloads", "offloadpolicies"} {
-		crd, err := crds.Get(t.Context(), name+".ovn-offload.io", metav1.GetOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		states := map[any]any{}
-		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
-		for _, c := range conditions {
-			condition, _ := c.(map[string]any)
-			states[condition["type"]] = condition["status"]
-		}
-		if states["Established"] != "True" || states["NonStructuralSchema"] == "True" {
-			t.Errorf("%s: %v", name, states)
-		}
-	}
-	const head = "apiVersion: ovn-offload.io/v1alpha1\nkind: OffloadPolicy\nmetadata: {name: schema-test}\nspec: "
-	strictly := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
-	for spec, complaint := range map[string]string{
-		`{pfSelector: {vendors: ["15b3"]}, numVFs: 4, reservedVFs: 1}`:                        "",
-		`{pfSelector: {vendors: ["15b3"]}, numVFs: 4, reservedVFs: 5}`:                        "reservedVFs is greater than numVFs",
-		`{pfSelector: {}, numVFs: 4}`:                                                         "at least 1 properties",
-		`{pfSelector: {vendors: ["15B3"]}, numVFs: 4}`:                                        "should match",
-		`{pfSelector: {pciAddresses: ["03:00.0"]}, numVFs: 4}`:                                "should match",
-		`{pfSelector: {names: [eth0]}, numVFs: -1}`:                                           "greater than or equal",
-		`{pfSelector: {names: [eth0]}, numVFs: 1, eswitchMode: switch}`:                       "Unsupported value",
-		`{pfSelector: {names: [eth0]}, numVFs: 1, eswitchMode: legacy, hwTCOffload: true}`:    "needs eswitchMode switchdev",
-		`{nodeSelector: {matchLabels: {a: b}}, pfSelector: {names: [eth0]}, vfs: 1}`:          "unknown field",
-		`{nodeSelector: {matchLabels: {a: b}}, pfSelector: {names: [eth0]}, eswitchMode: ""}`: "numVFs",
-	} {
-		_, err := client.Resource(v1alpha1.OffloadPolicies()).Create(t.Context(), object(head+spec), strictly)
-		if (err == nil) != (complaint == "") || !strings.Contains(fmt.Sprint(err), complaint) {
-			t.Errorf("%s: %v, without %q", spec, err, complaint)
 		}
 	}
 }

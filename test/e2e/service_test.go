@@ -465,3 +465,14 @@ func TestService_SCTPAssociationBegins(t *testing.T) {
 		})
 	}
 }
+
+// tracedService is a service with a TCP port for the pods with a label.
+func tracedService(t *testing.T, ns, app string, change func(*corev1.ServiceSpec)) *corev1.Service {
+	t.Helper()
+	return service(t, ns, func(spec *corev1.ServiceSpec) {
+		spec.Selector, spec.Ports = map[string]string{"app": app}, spec.Ports[:1]
+		if change != nil {
+			change(spec)
+		}
+	})
+}

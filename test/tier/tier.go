@@ -10,6 +10,7 @@ package tier
 
 import (
 	"flag"
+	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
@@ -31,6 +32,7 @@ const (
 
 var (
 	full  = flag.Bool(flagName, false, "run everything that make test-full runs")
+	seed  = flag.Uint64("seed", 0, "seed of what is random; 0: the same in each run of the gate, another one in each full one")
 	areas = flag.String("areas", All, "areas of test/areas.txt whose tests run, with commas between; core; or all")
 )
 
@@ -56,6 +58,23 @@ func Strict(t testing.TB) {
 			t.Log(StrictMark)
 		}
 	})
+}
+
+// gateSeed is the seed of each run of the gate: what is random there fails for a change, not for a draw.
+const gateSeed = 31
+
+// Seed is the seed of what a test has at random. The test logs it: -seed repeats a run.
+func Seed(t testing.TB) uint64 {
+	t.Helper()
+	chosen := *seed
+	switch {
+	case chosen == 0 && *full:
+		chosen = rand.Uint64()
+	case chosen == 0:
+		chosen = gateSeed
+	}
+	t.Logf("seed %d", chosen)
+	return chosen
 }
 
 // Full skips a test of the full tier when the gate runs; why is the reason for the tier.
