@@ -24,7 +24,7 @@ TIER     :=
 E2E      := $(TESTSUM) --format standard-verbose --hide-summary skipped -- -tags e2e -vet=off -count=1
 BENCHVM  := $(BIN)/benchvm
 
-.PHONY: help lab lab-down test area figures test-full unit race e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade bench-boot bench-vm check lint generate generated bench build image release clean root packages FORCE
+.PHONY: help lab lab-down test area figures test-full unit race apiserver e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade bench-boot bench-vm check lint generate generated bench build image release clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,7 +44,7 @@ area: root packages $(LAB) $(BENCHVM) $(GATE) ## the tests of areas of test/area
 figures: $(GATE) ## put the tables of the last run of the gate into docs/testing.md
 	$(GATE) figures
 
-test-full: STEPS = generated unit race bench-vm bench-boot e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade TIER=--full
+test-full: STEPS = generated unit race apiserver bench-vm bench-boot e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade TIER=--full
 
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
@@ -64,6 +64,9 @@ unit: root packages ## unit tests as root: real namespaces and a real ovsdb-serv
 race: root packages ## all unit tests with the race detector
 	CGO_ENABLED=1 go test -race -vet=off ./...
 	CGO_ENABLED=1 go test -race -vet=off ./pkg/controller ./pkg/ovn ./pkg/ovsdb -args -full # other seeds
+
+apiserver: root packages ## tests of the controller and of rights with an API server, without nodes (root)
+	go test -tags apiserver -vet=off -count=1 ./test/apiserver
 
 e2e: root packages $(LAB) $(GATE) ## the end to end tests of all areas, in a lab of their own (root)
 	$(GATE) area $(TIER) access docs networks node policies primary services tools
@@ -103,7 +106,7 @@ bench: root packages $(LAB) ## measure: engine, CNI, pod start in the lab
 
 # a cache of its own: shared with another checkout it reports that one's files
 lint: $(LINT)
-	GOLANGCI_LINT_CACHE=$(CURDIR)/$(OUT)/lint $(LINT) run --allow-parallel-runners --build-tags e2e,bench ./...
+	GOLANGCI_LINT_CACHE=$(CURDIR)/$(OUT)/lint $(LINT) run --allow-parallel-runners --build-tags e2e,bench,apiserver ./...
 
 generate: ## write generated code again
 	go generate ./...

@@ -75,7 +75,7 @@ func (g *gate) confirm(ctx context.Context) verdict {
 
 // confirmedPackage is the package that the events of a repeated test have: binaries are named by their step.
 func confirmedPackage(r result) string {
-	if r.Step == unitStep || r.Step == raceStep {
+	if slices.Contains([]string{unitStep, raceStep, apiStep}, r.Step) {
 		return r.Package
 	}
 	return againStep(r)
@@ -89,6 +89,8 @@ func (g *gate) alone(ctx context.Context, r result) error {
 		return g.goTest(ctx, againStep(r), nil, count, "-run", "^"+r.Test+"$", r.Package)
 	case raceStep:
 		return g.goTest(ctx, againStep(r), withRace(), count, "-race", "-run", "^"+r.Test+"$", r.Package)
+	case apiStep:
+		return g.goTest(ctx, againStep(r), nil, count, "-tags", "apiserver", "-run", "^"+r.Test+"$", r.Package)
 	case benchStep:
 		return g.againOnBench(ctx, r)
 	}

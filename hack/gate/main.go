@@ -133,6 +133,7 @@ func runGate(ctx context.Context, cfg config, all bool) error {
 	defer g.beside.cmd.Cancel() //nolint:errcheck // it has ended, or ends now
 	g.run(ctx, "generated", func(ctx context.Context) error { return g.make(ctx, "generated") })
 	g.run(ctx, unitStep, g.unit)
+	g.run(ctx, apiStep, g.testAPI)
 	defer g.labDown()
 	ready := false
 	chosen := append([]string{tier.Core}, c.areas...)

@@ -153,7 +153,12 @@ func (g *gate) unit(ctx context.Context) error {
 	return errors.Join(err, g.goTest(ctx, raceStep, withRace(), append([]string{"-race"}, g.cfg.race...)...))
 }
 
-const raceStep = "race"
+const raceStep, apiStep = "race", "apiserver"
+
+// testAPI runs the tests with an API server and without nodes.
+func (g *gate) testAPI(ctx context.Context) error {
+	return g.goTest(ctx, apiStep, nil, "-tags", "apiserver", "-count=1", "./test/apiserver")
+}
 
 // together does several things at once. All of them end.
 func together(ctx context.Context, do ...func(context.Context) error) error {

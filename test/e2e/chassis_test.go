@@ -167,21 +167,6 @@ func requestAs(t *testing.T, user, node, id string) string {
 	return answer
 }
 
-func TestChassisCertificate_IsSignedForTheNodeOfTheTokenOnly(t *testing.T) {
-	world.Test(t, world.Access, world.Core, world.Strict)
-	const agent = "system:serviceaccount:ovn-kubernetes:ovnkube-node"
-	own, other := systemID(t, nodes[1]), systemID(t, nodes[2])
-	if answer := requestAs(t, agent, nodes[1], own); answer != "Approved" {
-		t.Errorf("its own chassis: %s", answer)
-	}
-	if answer := requestAs(t, agent, nodes[1], other); !strings.Contains(answer, "recorded first as chassis "+own) {
-		t.Errorf("another node's chassis: %s", answer)
-	}
-	if answer := requestAs(t, agent, nodes[1], "e2e"); !strings.Contains(answer, "recorded first as chassis "+own) {
-		t.Errorf("a new name: %s", answer)
-	}
-}
-
 // With a record "revoked" the Southbound refuses the key that a node has had, the
 // other nodes get new ones by themselves, and pods go on.
 func TestChassisCertificate_RevokedIsRefused(t *testing.T) {

@@ -309,32 +309,6 @@ func TestNamespaceSubnet_RoutedIsSeenOutside(t *testing.T) {
 	})
 }
 
-// TestNamespaceSubnet_FullAndRefused: a pod beyond the addresses of the subnet waits and says so, though its node has addresses. It
-// starts when another one goes. A subnet that overlaps another is refused by its condition and an Event.
-func TestNamespaceSubnet_FullAndRefused(t *testing.T) {
-	world.Test(t, world.Networks)
-	ns := namespace(t)
-	suffix, subnets := ns[len(ns)-5:], subnetsOf("10.211.0.0/29", "fd00:211::/125")
-	namespaceSubnet(t, ns, "full-"+suffix, namespaceSpec{subnets, true}, "True SubnetAccepted")
-	pods := []string{"a", "b", "c"}
-	if len(sixes()) == 1 && sixes()[0] { // the last address of an IPv6 subnet is one like others
-		pods = append(pods, "e")
-	}
-	for _, name := range pods {
-		wantIn(t, running(t, ns, name, nodes[1]), subnets, true)
-	}
-	create(t, podObject(ns, "d", nodes[2]))
-	wantEvent(t, ns, "NetworkFailed", "d", "no address left in NamespaceSubnet full-"+suffix)
-	deletePod(t, ns, "b")
-	wantIn(t, listening(t, waitPod(t, ns, "d", "Running", isRunning)), subnets, true)
-
-	for name, wrong := range map[string][]string{"overlaps": subnets, "cluster": subnetsOf("10.244.9.0/24", "fd00:10:244:9::/64")} {
-		name += "-" + suffix
-		namespaceSubnet(t, ns, name, namespaceSpec{wrong, true}, "False SubnetRefused subnet ")
-		wantEvent(t, "default", "SubnetRefused", name, "overlaps")
-	}
-}
-
 // TestNamespaceSubnet_BesideNetworkWithGateway: a pod whose further network leads to all addresses exchanges packets with a pod of
 // the subnet. Without its route to the subnet, the packets take the further network's gateway and are dropped.
 func TestNamespaceSubnet_BesideNetworkWithGateway(t *testing.T) {

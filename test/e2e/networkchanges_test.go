@@ -11,7 +11,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
@@ -135,40 +134,4 @@ func TestNetworks_ManyInterfacesAndAddresses(t *testing.T) {
 	unanswered(t, a, sharedB.String())
 	answeredBy(t, a, "10.216.0.60", "b")
 	answeredBy(t, a, podPort(t, b).Addr().String(), "b")
-}
-
-// TestNetworks_BadDefinitions: what is wrong with a NAD or with what a pod asks for is in an Event. There are no rows, and other
-// networks and pods are not concerned.
-func TestNetworks_BadDefinitions(t *testing.T) {
-	world.Test(t, world.Networks)
-	ns := namespace(t)
-	apply(t, networkOf(ns, "good", `"topology": "layer2", "subnets": "10.220.0.0/24"`))
-	for name, bad := range map[string][2]string{
-		"reserved":    {strings.Replace(networkOf(ns, "reserved", `"topology": "layer2"`), `"`+ns+`.reserved"`, `"default"`, 1), "is reserved"},
-		"elsewhere":   {strings.Replace(networkOf(ns, "elsewhere", `"topology": "layer2"`), `"`+ns+`/elsewhere"`, `"`+ns+`/good"`, 1), "netAttachDefName is"},
-		"overlapping": {networkOf(ns, "overlapping", `"topology": "layer2", "subnets": "10.220.0.0/24,10.220.0.128/25"`), "overlap"},
-		"cluster":     {networkOf(ns, "cluster", `"topology": "layer2", "subnets": "10.244.0.0/16"`), "overlap"},
-		"broken":      {networkOf(ns, "broken", `"topology": "layer2", "mtu": "many"`), "spec.config"},
-	} {
-		if sixes()[0] && name == "cluster" { // it has IPv6 addresses there
-			continue
-		}
-		apply(t, bad[0])
-		wantEvent(t, ns, "InvalidConfig", name, bad[1])
-		if rows := nbctl(t, "--bare", "--columns=name", "find", "Logical_Switch", fmt.Sprintf("external_ids:\"k8s.ovn.org/network\"=%q", ns+"."+name)); strings.TrimSpace(rows) != "" {
-			t.Errorf("NAD %s has rows: %s", name, rows)
-		}
-	}
-	if withMultus() {
-		return // its Events say what it cannot read
-	}
-	for name, asks := range map[string][2]string{
-		"json":      {`[{"name": "good"`, contract.NetworksKey},
-		"twice":     {`[{"name":"good","default-route":["10.220.0.1"]},{"name":"good","default-route":["10.220.0.2"]}]`, "the second of its family"},
-		"interface": {`good@eth0`, "is taken already"},
-	} {
-		wish{ns, name, nodes[1], asks[0]}.create(t)
-		wantEvent(t, ns, "FailedCreatePodSandBox", name, asks[1])
-	}
-	onNetworks(t, ns, "fine", nodes[1], "good")
 }

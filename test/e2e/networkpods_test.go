@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
@@ -220,37 +219,6 @@ func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 	deletePod(t, ns, "db")
 	listening(t, waitPod(t, ns, "thief", "Running", isRunning))
 	answeredBy(t, pods["client"], kept, "thief")
-}
-
-// TestIPAMClaim_SaysWhyItHasNoAddress: the second claim of a network with one address gets it when the first claim is gone.
-// A claim for a network that does not exist has a condition as well, and the first one says that it has an address.
-func TestIPAMClaim_SaysWhyItHasNoAddress(t *testing.T) {
-	world.Test(t, world.Networks)
-	ns := namespace(t)
-	objects := networkOf(ns, "tiny", `"topology": "layer2", "subnets": "10.76.0.0/30", "excludeSubnets": "10.76.0.2/32", "allowPersistentIPs": true`)
-	for name, network := range map[string]string{"first": "tiny", "second": "tiny", "lost": "nowhere"} {
-		objects += fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1alpha1\nkind: IPAMClaim\nmetadata: {namespace: %[1]s, name: %[2]s}\n"+
-			"spec: {network: %[1]s.%[3]s, interface: net1}\n---", ns, name, network)
-	}
-	apply(t, objects)
-	pod := func(name, network string) wish {
-		return wish{ns, name, nodes[1], "[" + selected(network, fmt.Sprintf(`"ipam-claim-reference": %q`, name)) + "]"}
-	}
-	says := func(claim, want string) {
-		t.Helper()
-		waitCondition(t, objectsOf(t, kube.IPAMClaims(), ns), claim, "IPsAllocated", want)
-	}
-	allOnNetworks(t, pod("first", "tiny"))
-	says("first", "True SuccessfulAllocation")
-	pod("second", "tiny").create(t)
-	says("second", "False SubnetExhausted no address left in subnets [10.76.0.0/30]")
-	pod("lost", "nowhere").create(t)
-	says("lost", "False InternalError")
-	deletePod(t, ns, "first")
-	kubectlDelete(t, ns, "ipamclaims.k8s.cni.cncf.io", "first")
-	waitPod(t, ns, "second", "Running", isRunning)
-	says("second", "True SuccessfulAllocation")
-	staysPending(t, ns, "lost", "")
 }
 
 // TestNetworks_PodGetsWhatItSelects: addresses and a MAC of its own choice with and without subnets, in both families, and

@@ -11,12 +11,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/rest"
-	"k8s.io/client-go/util/retry"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
@@ -71,51 +67,6 @@ func TestNodeOffload_OfNodesWithoutDevices(t *testing.T) {
 	out, err := kubectl(t, "", append([]string{"get", "nof"}, nodes...)...)
 	if err != nil || !strings.Contains(out, "HARDWARE%") || strings.Count(out, "none") != len(nodes) {
 		t.Errorf("%v:\n%s", err, out)
-	}
-}
-
-// TestNodeOffload_AgentWritesOwnNodeOnly: the agent of a node may write the report and the
-// labels of its own node, and of no other.
-func TestNodeOffload_AgentWritesOwnNodeOnly(t *testing.T) {
-	world.Test(t, world.Access, world.Core, world.Strict)
-	config := rest.CopyConfig(cluster.config)
-	config.Impersonate = rest.ImpersonationConfig{
-		UserName: "system:serviceaccount:" + system + ":ovnkube-node",
-		Groups:   []string{"system:serviceaccounts", "system:serviceaccounts:" + system, "system:authenticated"},
-		Extra:    map[string][]string{"authentication.kubernetes.io/node-name": {nodes[1]}},
-	}
-	agent, err := dynamic.NewForConfig(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	reports := agent.Resource(v1alpha1.NodeOffloads())
-	nodeObjects := agent.Resource(corev1.SchemeGroupVersion.WithResource("nodes"))
-	dryRun := []string{metav1.DryRunAll}
-	for _, c := range []struct {
-		node  string
-		label string
-		ok    bool
-	}{
-		{nodes[1], nodeoffload.LabelSwitchdev, true},
-		{nodes[1], "node-role.kubernetes.io/control-plane", false},
-		{nodes[2], nodeoffload.LabelSwitchdev, false},
-	} {
-		patch := []byte(`{"metadata":{"labels":{"` + c.label + `":"true"}}}`)
-		_, err := nodeObjects.Patch(t.Context(), c.node, types.MergePatchType, patch, metav1.PatchOptions{DryRun: dryRun}, "status")
-		if (err == nil) != c.ok || !c.ok && !apierrors.IsForbidden(err) {
-			t.Errorf("label %s on %s: %v", c.label, c.node, err)
-		}
-		err = retry.RetryOnConflict(retry.DefaultRetry, func() error { // the agent writes, too
-			u, err := reports.Get(t.Context(), c.node, metav1.GetOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			_, err = reports.Update(t.Context(), u, metav1.UpdateOptions{DryRun: dryRun})
-			return err
-		})
-		if own := c.node == nodes[1]; (err == nil) != own || !own && !apierrors.IsForbidden(err) {
-			t.Errorf("the agent of %s wrote the report of %s: %v", nodes[1], c.node, err)
-		}
 	}
 }
 

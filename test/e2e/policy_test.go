@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -298,34 +297,6 @@ func TestNetworkPolicy_NewPodIsNeverOpen(t *testing.T) {
 				t.Errorf("pod %d of %d: its first connection passed: %t", i+1, last+1, passed)
 			}
 		}
-	}
-}
-
-// TestNetworkPolicy_WarnsOfUnmatchedSelector: of a namespace selector that selects nothing, and not of
-// one that selects something.
-func TestNetworkPolicy_WarnsOfUnmatchedSelector(t *testing.T) {
-	world.Test(t, world.Policies)
-	ns := namespace(t)
-	createPolicy(t, ns, "forgotten", fromNamespaces("no-namespace", "has-this-label"))
-	createPolicy(t, ns, "right", fromNamespaces("kubernetes.io/metadata.name", ns))
-	warnings := func(name string) (notes []string) {
-		events, err := cluster.client.CoreV1().Events(ns).List(context.Background(), metav1.ListOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, event := range events.Items {
-			if event.InvolvedObject.Name == name && event.Reason == "NoNamespaceSelected" {
-				notes = append(notes, event.Message)
-			}
-		}
-		return notes
-	}
-	eventually(t, podWithin, "a warning", func() (bool, string) {
-		notes := warnings("forgotten")
-		return len(notes) == 1 && strings.Contains(notes[0], "no-namespace=has-this-label"), fmt.Sprint(notes)
-	})
-	if notes := warnings("right"); len(notes) > 0 {
-		t.Errorf("warned of a policy that is right: %v", notes)
 	}
 }
 
