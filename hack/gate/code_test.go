@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -159,5 +160,28 @@ func TestSlowTests_AreThoseOfTheLab(t *testing.T) {
 	got := slowTests("| Test | Step | Duration |\n|---|---|---|\n| `TestA` | e2e | 31 s |\n| `TestB` | bench | 99 s |\ntext\n")
 	if len(got) != 1 || got["TestA"] != 31 {
 		t.Errorf("%v", got)
+	}
+}
+
+// TestTests_DrawFromTheGatesSeed: what a test has at random comes from tier.Seed, so that the gate fails for a change and
+// not for a draw; and no test of the lab makes its subtests wait behind other tests (atOnce runs them in their test's turn).
+func TestTests_DrawFromTheGatesSeed(t *testing.T) {
+	files, err := readTree(checkout)
+	if err != nil {
+		t.Skip("not a checkout of git: ", err)
+	}
+	unseeded := regexp.MustCompile(`rand\.(Uint64|Uint32|Int64|IntN|N|Perm|Shuffle|Float64)\(|seed\b.*time\.Now|NewPCG\(.*time\.Now`)
+	parallel := regexp.MustCompile(`\bt\.Parallel\(\)`)
+	for _, name := range sortedKeys(files) {
+		if !strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "hack/gate/") {
+			continue
+		}
+		text := readFile(t, name)
+		if found := unseeded.FindString(text); found != "" {
+			t.Errorf("%s has %q: draw from tier.Seed", name, found)
+		}
+		if strings.HasPrefix(name, labDir) && parallel.MatchString(text) {
+			t.Errorf("%s has t.Parallel: world.Test calls it for tests, atOnce serves for subtests", name)
+		}
 	}
 }

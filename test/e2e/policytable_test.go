@@ -34,9 +34,7 @@ type table struct {
 func TestNetworkPolicy_RandomPoliciesMatchAPI(t *testing.T) {
 	world.Test(t, world.Policies, world.Disruptive)
 	tier.Full(t, "pkg/ovn's TestNetworkPolicy_RulesMatchDefinitionOfAPI compares the rules of such policies with the definition")
-	seed := uint64(time.Now().UnixNano())
-	t.Logf("seed %d", seed)
-	r := rand.New(rand.NewPCG(seed, 0))
+	r := rand.New(rand.NewPCG(tier.Seed(t), 0))
 	tab := newTable(t)
 	tab.compare("no policy")
 	for round := range 8 {
