@@ -17,7 +17,7 @@ const (
 	benchTime  = "60m"
 	// Each of two machines, of one processor, has about half of the tests by their time: those with these names, and the
 	// others.
-	halfOfCore, halfOfAll = "Product$|OffloadPolicy", "Product$|DPU"
+	halfOfCore, halfOfAll = "Product|OffloadPolicy", "Product$|DPU"
 )
 
 // testBench runs the tests of the areas in two virtual machines at once.

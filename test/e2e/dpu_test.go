@@ -17,34 +17,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/rest"
 
 	"github.com/ovn-offload/ovn-offload/deploy"
 )
-
-// as is a client with the rights of another user.
-func as(t *testing.T, user string, extra map[string][]string, groups ...string) kubernetes.Interface {
-	t.Helper()
-	return clientOf(t, impersonating(user, extra, groups...))
-}
-
-func impersonating(user string, extra map[string][]string, groups ...string) *rest.Config {
-	cfg := rest.CopyConfig(cluster.config)
-	cfg.Impersonate = rest.ImpersonationConfig{
-		UserName: user, Extra: extra, Groups: append(groups, "system:serviceaccounts", "system:authenticated"),
-	}
-	return cfg
-}
-
-func clientOf(t *testing.T, cfg *rest.Config) kubernetes.Interface {
-	t.Helper()
-	client, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return client
-}
 
 // refusal is a request once with what it may not write and once without.
 type refusal struct {
