@@ -124,6 +124,58 @@ func TestAreas_EachLineIsOfAPath(t *testing.T) {
 	}
 }
 
+// TestLabTests_KeepTheirBudget: a test of the lab takes 20 s at most in the committed table. slow.txt lists those that
+// take longer, with their seconds, which only fall.
+func TestLabTests_KeepTheirBudget(t *testing.T) {
+	slow := parseSlow(t, readFile(t, slowFile))
+	took := slowTests(readFile(t, figures))
+	if len(took) == 0 {
+		t.Fatalf("%s has no table of tests of the lab", figures)
+	}
+	for test, seconds := range took {
+		if seconds > max(slow[test], int(budget.Seconds())) {
+			t.Errorf("%s took %d s in the table of %s, at most %d", test, seconds, figures, max(slow[test], int(budget.Seconds())))
+		}
+	}
+	for test := range slow {
+		if took[test] <= int(budget.Seconds()) {
+			t.Errorf("%s has %s, which took %d s in the table of %s: remove the line", slowFile, test, took[test], figures)
+		}
+	}
+	before, err := exec.Command("git", "-C", checkout, "show", "HEAD:"+slowFile).Output()
+	if err != nil {
+		return // the first version, or no checkout of git
+	}
+	was := parseSlow(t, string(before))
+	for test, seconds := range slow {
+		if old, known := was[test]; known && seconds > old {
+			t.Errorf("%s: %s has %d s, %d before: seconds only fall", slowFile, test, seconds, old)
+		}
+	}
+}
+
+const slowFile = "test/slow.txt"
+
+func parseSlow(t *testing.T, text string) map[string]int {
+	t.Helper()
+	slow := map[string]int{}
+	for line := range strings.Lines(text) {
+		fields := strings.Fields(line)
+		if len(fields) == 0 || strings.HasPrefix(line, "#") {
+			continue
+		}
+		seconds := 0
+		if len(fields) == 2 {
+			seconds, _ = strconv.Atoi(fields[1])
+		}
+		if seconds == 0 {
+			t.Fatalf("%s: want a test and seconds: %q", slowFile, line)
+		}
+		slow[fields[0]] = seconds
+	}
+	return slow
+}
+
 // TestFlakes_AreMendedSoon: at most five tests are listed, each with its cause, and none for more than 40 commits.
 func TestFlakes_AreMendedSoon(t *testing.T) {
 	listed, err := parseFlakes(readFile(t, flakesFile))
