@@ -34,20 +34,33 @@ type pathRow struct {
 	areas   []string
 }
 
+// parseRows reads a file of the gate: each line has one word for each of the wanted columns, or is empty. What follows
+// a "#" is a comment.
+func parseRows(name, text string, columns ...string) ([][]string, error) {
+	var rows [][]string
+	for number, line := range strings.Split(text, "\n") {
+		line, _, _ = strings.Cut(line, "#")
+		switch fields := strings.Fields(line); len(fields) {
+		case 0:
+		case len(columns):
+			rows = append(rows, fields)
+		default:
+			return nil, fmt.Errorf("%s:%d: want %s: %q", name, number+1, strings.Join(columns, ", "), line)
+		}
+	}
+	return rows, nil
+}
+
 // parsePathMap reads areas.txt: a pattern and its areas, with commas between, in each line.
 func parsePathMap(text string) (pathMap, error) {
 	var m pathMap
-	for number, line := range strings.Split(text, "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
-		if len(fields) != 2 {
-			return m, fmt.Errorf("%s:%d: want a path and its areas: %q", areasFile, number+1, line)
-		}
+	rows, err := parseRows(areasFile, text, "path", "areas")
+	if err != nil {
+		return m, err
+	}
+	for _, fields := range rows {
 		if _, err := path.Match(fields[0], ""); err != nil {
-			return m, fmt.Errorf("%s:%d: %w", areasFile, number+1, err)
+			return m, fmt.Errorf("%s: %s: %w", areasFile, fields[0], err)
 		}
 		row := pathRow{fields[0], strings.Split(fields[1], ",")}
 		for _, area := range row.areas {
@@ -185,16 +198,12 @@ type lock map[string]green
 // parseLock reads areas.lock: area, hash and commit in each line. A line that is not of this form is an error, and then
 // no area is left out.
 func parseLock(text string) (lock, error) {
+	rows, err := parseRows(lockFile, text, "area", "hash", "commit")
+	if err != nil {
+		return nil, err
+	}
 	l := lock{}
-	for number, line := range strings.Split(text, "\n") {
-		line, _, _ = strings.Cut(line, "#")
-		fields := strings.Fields(line)
-		if len(fields) == 0 {
-			continue
-		}
-		if len(fields) != 3 {
-			return nil, fmt.Errorf("%s:%d: want area, hash and commit: %q", lockFile, number+1, line)
-		}
+	for _, fields := range rows {
 		l[fields[0]] = green{fields[1], fields[2]}
 	}
 	return l, nil

@@ -15,7 +15,6 @@ type beside struct {
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error
-	took time.Duration
 	out  *os.File
 }
 
@@ -26,22 +25,19 @@ func (g *gate) startBeside(ctx context.Context, script string) (*beside, error) 
 		return nil, err
 	}
 	b := &beside{done: make(chan struct{}), out: out}
-	// A session of its own: Linux shares processor time between sessions first. Its processes are one group, which can be frozen.
-	b.cmd = exec.CommandContext(ctx, "sh", "-c", "{ echo 19 >/proc/$$/autogroup; } 2>/dev/null; exec nice -n 19 sh -ec '"+script+"'")
+	// The processes of its session are one group, which can be frozen.
+	b.cmd = exec.CommandContext(ctx, filepath.Join(g.cfg.root, "hack/idle"), "sh", "-ec", script)
 	b.cmd.Dir, b.cmd.Stdout, b.cmd.Stderr = g.cfg.root, out, out
-	b.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	b.cmd.Cancel = func() error {
 		b.thaw()
 		return syscall.Kill(-b.cmd.Process.Pid, syscall.SIGTERM)
 	}
 	b.cmd.WaitDelay = time.Minute
-	began := time.Now()
 	if err := b.cmd.Start(); err != nil {
 		return nil, fmt.Errorf("starting the linters: %w", err)
 	}
 	go func() {
 		b.err = b.cmd.Wait()
-		b.took = time.Since(began)
 		close(b.done)
 	}()
 	return b, nil

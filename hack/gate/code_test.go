@@ -158,18 +158,15 @@ const slowFile = "test/slow.txt"
 
 func parseSlow(t *testing.T, text string) map[string]int {
 	t.Helper()
+	rows, err := parseRows(slowFile, text, "test", "seconds")
+	if err != nil {
+		t.Fatal(err)
+	}
 	slow := map[string]int{}
-	for line := range strings.Lines(text) {
-		fields := strings.Fields(line)
-		if len(fields) == 0 || strings.HasPrefix(line, "#") {
-			continue
-		}
-		seconds := 0
-		if len(fields) == 2 {
-			seconds, _ = strconv.Atoi(fields[1])
-		}
-		if seconds == 0 {
-			t.Fatalf("%s: want a test and seconds: %q", slowFile, line)
+	for _, fields := range rows {
+		seconds, err := strconv.Atoi(fields[1])
+		if err != nil || seconds <= 0 {
+			t.Fatalf("%s: want seconds for %s: %q", slowFile, fields[0], fields[1])
 		}
 		slow[fields[0]] = seconds
 	}

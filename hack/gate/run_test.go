@@ -137,6 +137,10 @@ func TestFigures_ReplaceTheTables(t *testing.T) {
 
 func TestBeside_StandsStillWhileFrozen(t *testing.T) {
 	g, _ := testGate(t, "")
+	write(t, g.cfg.root, "hack/idle", readFile(t, "hack/idle"))
+	if err := os.Chmod(filepath.Join(g.cfg.root, "hack/idle"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	b, err := g.startBeside(t.Context(), "while sleep 0.02; do echo x >>ticks; done")
 	if err != nil {
 		t.Fatal(err)

@@ -113,7 +113,8 @@ func slowTests(page string) map[string]int {
 	return tests
 }
 
-// addRun appends a line about the run to runs.tsv: date, commit, areas, duration, processor time, outcome, tests, flakes.
+// addRun appends a line about the run to runs.tsv: date, commit, areas, duration, outcome, numbers of tests, flakes,
+// and the pressure at its end.
 func (g *gate) addRun(areas []string, v verdict) error {
 	counts := g.counts()
 	outcome := "green"

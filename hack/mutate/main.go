@@ -145,6 +145,12 @@ func (t tree) head(ctx context.Context) string {
 	return strings.TrimSpace(string(out))
 }
 
+// level is a kind of tests and the command that runs them.
+type level struct {
+	name string
+	args []string
+}
+
 // try makes a change, and says what saw it.
 func (t tree) try(ctx context.Context, s site) (string, error) {
 	name := filepath.Join(t.dir, s.file)
@@ -159,24 +165,15 @@ func (t tree) try(ctx context.Context, s site) (string, error) {
 	if t.command(ctx, t.dir, "go", "build", "./pkg/...", "./cmd/...") != nil {
 		return "compiler", ctx.Err()
 	}
-	levels := []struct {
-		name string
-		args []string
-	}{{"unit tests", []string{"go", "test", "-vet=off", "./..."}}}
+	levels := []level{{"unit tests", []string{"go", "test", "-vet=off", "./..."}}}
 	if t.inLabs {
 		areas, err := t.areas(ctx, s.file)
 		if err != nil {
 			return "", err
 		}
-		levels = append(levels, struct {
-			name string
-			args []string
-		}{"core", []string{"make", "area", "A=core"}})
+		levels = append(levels, level{"core", []string{"make", "area", "A=core"}})
 		for _, area := range areas {
-			levels = append(levels, struct {
-				name string
-				args []string
-			}{"area " + area, []string{"make", "area", "A=" + area}})
+			levels = append(levels, level{"area " + area, []string{"make", "area", "A=" + area}})
 		}
 	}
 	for _, level := range levels {

@@ -76,7 +76,7 @@ func (p *controlPlane) start(program string, args ...string) error {
 	return nil
 }
 
-// fail ends the tests when a process of theirs has ended: each test would wait in vain.
+// fail ends the test binary when a process of the control plane has ended. No test can pass without that process.
 func (p *controlPlane) fail(name string, err error) {
 	fmt.Fprintf(os.Stderr, "%s has ended (%v); see %s\n", name, err, p.log(name))
 	os.Exit(1)
