@@ -46,5 +46,5 @@ func (g *gate) inVM(ctx context.Context, name, pkg string, args ...string) error
 
 // againOnBench runs one test three times.
 func (g *gate) againOnBench(ctx context.Context, r result) error {
-	return g.inVM(ctx, againStep(r), againStep(r), "-areas="+tier.All, "-test.run=^"+r.Test+"$", fmt.Sprint("-test.count=", timesAlone))
+	return g.inVM(ctx, againStep(r), r.Package, "-areas="+tier.All, "-test.run=^"+r.Test+"$", fmt.Sprint("-test.count=", timesAlone))
 }

@@ -58,27 +58,13 @@ func (g *gate) confirm(ctx context.Context) verdict {
 	v := verdict{red: red}
 	for _, test := range again {
 		g.run(ctx, test.Test+" alone", func(ctx context.Context) error { return g.alone(ctx, test) })
-		passed := 0
-		for _, r := range g.record.all() {
-			if r.Step == againStep(test) && r.Package == confirmedPackage(test) && r.Test == test.Test && r.Outcome == "pass" {
-				passed++
-			}
-		}
-		if g.steps[len(g.steps)-1].err != nil || passed == 0 {
+		if g.steps[len(g.steps)-1].err != nil || g.record.outcome(againStep(test), test.Package, test.Test) != "pass" {
 			v.red = append(v.red, test.Test+": failed beside others and alone")
 			continue
 		}
 		v.flakes = append(v.flakes, test)
 	}
 	return v
-}
-
-// confirmedPackage is the package that the events of a repeated test have: binaries are named by their step.
-func confirmedPackage(r result) string {
-	if slices.Contains([]string{unitStep, raceStep, apiStep}, r.Step) {
-		return r.Package
-	}
-	return againStep(r)
 }
 
 // alone runs a test three times, where it failed.

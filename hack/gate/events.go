@@ -104,7 +104,7 @@ func (r *recorder) take(step string, e event) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	top, sub, _ := strings.Cut(e.Test, "/")
-	id := strings.Join([]string{step, e.Package, top}, " ")
+	id := resultID(step, e.Package, top)
 	switch e.Action {
 	case "run":
 		r.of(id, step, e.Package, top)
@@ -206,8 +206,21 @@ func (r *recorder) endPackage(step string, e event, text string) {
 
 // rest is what a test that did not end has printed.
 func (r *recorder) rest(step string, test *result) string {
-	if kept := r.output[strings.Join([]string{step, test.Package, test.Test}, " ")]; kept != nil {
+	if kept := r.output[resultID(step, test.Package, test.Test)]; kept != nil {
 		return kept.String()
+	}
+	return ""
+}
+
+// resultID is the key of a test's record.
+func resultID(step, pkg, test string) string { return strings.Join([]string{step, pkg, test}, " ") }
+
+// outcome is what became of a test; "" when it did not run.
+func (r *recorder) outcome(step, pkg, test string) string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if found := r.results[resultID(step, pkg, test)]; found != nil {
+		return found.Outcome
 	}
 	return ""
 }

@@ -61,5 +61,5 @@ func labCPU() time.Duration {
 
 // againInLab runs one test three times.
 func (g *gate) againInLab(ctx context.Context, r result) error {
-	return g.binary(ctx, againStep(r), againStep(r), labDir, g.labCommand("-areas="+tier.All, "-test.run=^"+r.Test+"$", fmt.Sprint("-test.count=", timesAlone))...)
+	return g.binary(ctx, againStep(r), r.Package, labDir, g.labCommand("-areas="+tier.All, "-test.run=^"+r.Test+"$", fmt.Sprint("-test.count=", timesAlone))...)
 }
