@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -151,7 +152,7 @@ type level struct {
 	args []string
 }
 
-// try makes a change, and says what saw it.
+// try makes a change, and says what saw it: the kind of tests, and the first tests that failed.
 func (t tree) try(ctx context.Context, s site) (string, error) {
 	name := filepath.Join(t.dir, s.file)
 	before, err := os.ReadFile(name)
@@ -177,15 +178,27 @@ func (t tree) try(ctx context.Context, s site) (string, error) {
 		}
 	}
 	for _, level := range levels {
-		err := t.command(ctx, t.dir, level.args...)
+		out, err := t.output(ctx, t.dir, level.args...)
 		if ctx.Err() != nil {
 			return "", ctx.Err()
 		}
 		if err != nil {
-			return level.name, nil
+			return level.name + "\t" + strings.Join(failedTests(out), ", "), nil
 		}
 	}
 	return "nothing", nil
+}
+
+// failure is the line of a failed test that is not a subtest, as go test prints it.
+var failure = regexp.MustCompile(`(?m)^--- FAIL: (\w+)`)
+
+// failedTests are the names of at most three failed tests in the output of go test.
+func failedTests(out []byte) []string {
+	var names []string
+	for _, found := range failure.FindAllSubmatch(out, 3) {
+		names = append(names, string(found[1]))
+	}
+	return names
 }
 
 // areas asks the gate for the areas of a path.
@@ -199,13 +212,19 @@ func (t tree) areas(ctx context.Context, file string) ([]string, error) {
 	return strings.Fields(string(out)), nil
 }
 
-// command runs a program and prints the end of its output when it fails.
+// command runs a program and drops its output.
 func (t tree) command(ctx context.Context, dir string, args ...string) error {
+	_, err := t.output(ctx, dir, args...)
+	return err
+}
+
+// output runs a program and prints the end of its output when it fails.
+func (t tree) output(ctx context.Context, dir string, args ...string) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, args[0], args[1:]...)
 	cmd.Dir = dir
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "%s: %v\n%s\n", strings.Join(args, " "), err, out[max(0, len(out)-2000):])
 	}
-	return err
+	return out, err
 }

@@ -187,6 +187,7 @@ nodeAffinity:
 mtu: {{ .mtu | toString | quote }}                          # of pods; 0: the underlay's less the encapsulation
 datapath: {{ .datapath | quote }}                # system: the kernel's openvswitch module; netdev: userspace
 gateway_interface: {{ .gatewayInterface | quote }}             # the uplink of nodes; empty: the interface of the default route
+gateway_next_hop: {{ .gatewayNextHop | quote }}              # the routers of that network, one of each family at most; empty: as the host's default route there says
 encap_ip: {{ .encapIP | quote }}                      # the tunnels' end: an address, or the network that each node has one of; empty: the node's
 exgw_interface: {{ .exgwInterface | quote }}                # NIC of a second external bridge, on nodes that have it; empty: none
 vf_pools: {{ .vfPools | quote }}                      # which VFs pods can request, in JSON; empty: all in switchdev mode, as ovn-offload.io/vf
@@ -254,6 +255,7 @@ net_cidr: {{ include "ovn-offload.podCIDRs" . | quote }}
 svc_cidr: {{ include "ovn-offload.serviceCIDRs" . | quote }}
 mtu: {{ .Values.dpus.mtu | toString | quote }}                          # of pods; 0: the DPU's underlay's less the encapsulation
 gateway_interface: {{ .Values.dpus.gatewayInterface | quote }}             # the uplink of DPUs, or its bridge; empty: the interface of the default route, if on the uplink
+gateway_next_hop: {{ .Values.dpus.gatewayNextHop | quote }}              # the routers of that network, one of each family at most; empty: as the DPU's default route there says
 exgw_interface: {{ .Values.dpus.exgwInterface | quote }}                # NIC or bridge of a second external bridge, on DPUs that have it; empty: none
 k8s_apiserver: {{ include "ovn-offload.apiServer" . | quote }} # of the hosts' cluster
 ovn_sb: {{ $databases.sb | quote }}     # of the hosts' cluster

@@ -12,6 +12,7 @@ initContainers:
       - --node-name=$(NODE_NAME)
       - --cluster-cidrs=$(NET_CIDR)
       - --gateway-interface=$(GATEWAY_INTERFACE)
+      - --gateway-next-hop=$(GATEWAY_NEXT_HOP)
       - --encap-ip=$(ENCAP_IP)
       - --datapath=$(DATAPATH)
       - --mtu=$(MTU)
@@ -25,6 +26,7 @@ initContainers:
       - {name: NODE_NAME, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
       - {name: NET_CIDR, valueFrom: {configMapKeyRef: {name: ovn-config, key: net_cidr}}}
       - {name: GATEWAY_INTERFACE, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: gateway_interface}}}
+      - {name: GATEWAY_NEXT_HOP, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: gateway_next_hop}}}
       - {name: ENCAP_IP, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: encap_ip}}}
       - {name: DATAPATH, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: datapath}}}
       - {name: MTU, valueFrom: {configMapKeyRef: {name: ovn-config{{ .group.suffix }}, key: mtu}}}
