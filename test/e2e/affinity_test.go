@@ -22,15 +22,15 @@ func sticky(spec *corev1.ServiceSpec, seconds int32) {
 }
 
 // wantSame: every further answer is of the server of the first one. A connection whose first packet is lost has none.
-func wantSame(t *testing.T, c client, target, server string) {
+func wantSame(t *testing.T, c world.Client, target, server string) {
 	t.Helper()
 	const times, atLeast = 15, 8
-	got, err := c.count(times, 1, []string{target})
+	got, err := c.Count(times, 1, []string{target})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if wrong := (spot{target: target, servers: []string{server}}).wrong(got[target], atLeast, false); wrong != "" {
-		t.Errorf("%s, after %s: %s", c.name, server, wrong)
+	if wrong := (world.Spot{Target: target, Servers: []string{server}}).Wrong(got[target], atLeast, false); wrong != "" {
+		t.Errorf("%s, after %s: %s", c.Name, server, wrong)
 	}
 }
 
@@ -40,21 +40,22 @@ func wantSame(t *testing.T, c client, target, server string) {
 func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
 	world.Test(t, world.Services)
 	const seconds = 3 // longer than a client waits whose first packet was lost
-	ns := namespace(t)
-	from := allRunning(t, serverObject(ns, "server-0", nodes[1]), serverObject(ns, "server-1", nodes[2]), podObject(ns, "from", nodes[1]))[2]
-	short := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, seconds) })
-	long := service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, 600) })
-	asker, first := podClient(t, from), map[string]string{}
-	for i := range frontends(short) {
+	ns := world.Namespace(t)
+	from := world.Run(t, world.Pod(ns, "server-0", nodes[1], world.Behind("web")),
+		world.Pod(ns, "server-1", nodes[2], world.Behind("web")), world.Pod(ns, "from", nodes[1]))[2]
+	short := world.Service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, seconds) })
+	long := world.Service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, 600) })
+	asker, first := world.FromPod(from), map[string]string{}
+	for i := range world.Frontends(short) {
 		for _, network := range tier.Pick([]string{"tcp", "udp"}[i:i+1], []string{"tcp", "udp"}) {
-			stays := frontends(long)[i]
-			first[network+":"+stays] = answers(t, from, network, stays).server
+			stays := world.Frontends(long)[i]
+			first[network+":"+stays] = world.FromPod(from).Answered(t, network, stays).Server
 			wantSame(t, asker, network+":"+stays, first[network+":"+stays])
-			wantAnother(t, from, network, frontends(short)[i], seconds*time.Second)
+			wantAnother(t, from, network, world.Frontends(short)[i], seconds*time.Second)
 		}
 	}
-	late := addresses(t, server(t, ns, "server-2", nodes[0]))[0].String()
-	eventually(t, serviceWithin, "the third endpoint is there", func() (bool, string) {
+	late := world.Addresses(world.Run(t, world.Pod(ns, "server-2", nodes[0], world.Behind("web")))[0])[0].String()
+	world.Eventually(t, world.ServiceWithin, "the third endpoint is there", func() (bool, string) {
 		out := vipsOf(t, long)
 		return strings.Contains(out, late), out
 	})
@@ -67,14 +68,14 @@ func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
 // endpoints answers in the end.
 func wantAnother(t *testing.T, from *corev1.Pod, network, address string, lasts time.Duration) {
 	t.Helper()
-	first := answers(t, from, network, address)
+	first := world.FromPod(from).Answered(t, network, address)
 	for range 12 { // always the same by chance: one in 4096
 		time.Sleep(lasts + 2*time.Second)
-		if answers(t, from, network, address).server != first.server {
+		if world.FromPod(from).Answered(t, network, address).Server != first.Server {
 			return
 		}
 	}
-	t.Errorf("%s %s: always %s, though no client asked for longer than the affinity lasts", network, address, first.server)
+	t.Errorf("%s %s: always %s, though no client asked for longer than the affinity lasts", network, address, first.Server)
 }
 
 // TestService_AffinitiesOfSharedAddress: two services with affinity share an address, and a
@@ -82,16 +83,16 @@ func wantAnother(t *testing.T, from *corev1.Pod, network, address string, lasts 
 func TestService_AffinitiesOfSharedAddress(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	const shared = "203.0.113.77"
-	ns := namespace(t)
-	objects := []*corev1.Pod{podObject(ns, "from", nodes[1])}
+	ns := world.Namespace(t)
+	objects := []*corev1.Pod{world.Pod(ns, "from", nodes[1])}
 	for i := range 2 {
-		object := serverObject(ns, fmt.Sprintf("server-%d", i), nodes[1+i])
+		object := world.Pod(ns, fmt.Sprintf("server-%d", i), nodes[1+i], world.Behind("web"))
 		object.Labels["of"] = object.Name
 		objects = append(objects, object)
 	}
-	from := allRunning(t, objects...)[0]
+	from := world.Run(t, objects...)[0]
 	of := func(name string, port int32, addrs ...string) {
-		service(t, ns, func(spec *corev1.ServiceSpec) {
+		world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 			sticky(spec, 600)
 			spec.Selector, spec.ExternalIPs = map[string]string{"of": name}, addrs
 			spec.Ports[0].Port, spec.Ports[1].Port = port, port
@@ -104,8 +105,8 @@ func TestService_AffinitiesOfSharedAddress(t *testing.T) {
 	for range 3 {
 		for address, server := range want {
 			for _, network := range []string{"tcp", "udp"} {
-				if got := answers(t, from, network, address); got.server != server {
-					t.Errorf("%s %s: %s answers, want %s", network, address, got.server, server)
+				if got := world.FromPod(from).Answered(t, network, address); got.Server != server {
+					t.Errorf("%s %s: %s answers, want %s", network, address, got.Server, server)
 				}
 			}
 		}
@@ -116,20 +117,20 @@ func TestService_AffinitiesOfSharedAddress(t *testing.T) {
 // one of the node's endpoints.
 func TestService_AffinityWithLocalTrafficPolicy(t *testing.T) {
 	world.Test(t, world.Services)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	serversOn(t, ns, nodes[1], nodes[1], nodes[1])
-	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
 		sticky(spec, 60)
 	})
-	for _, addr := range machineAddresses(t, nodes[1]) {
+	for _, addr := range world.NodeAddresses(t, nodes[1]) {
 		address := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[0].NodePort)).String()
-		var first answer
-		eventually(t, serviceWithin, address+" answers the outside", func() (bool, string) {
+		var first world.Answer
+		world.Eventually(t, world.ServiceWithin, address+" answers the outside", func() (bool, string) {
 			var err error
-			first, err = askFrom(outside, "tcp", address)
+			first, err = world.FromNode(outside).Ask("tcp", address)
 			return err == nil, fmt.Sprint(err)
 		})
-		wantSame(t, machineClient(t, outside), "tcp:"+address, first.server)
+		wantSame(t, world.FromNode(outside), "tcp:"+address, first.Server)
 	}
 }

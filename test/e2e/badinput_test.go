@@ -20,14 +20,15 @@ import (
 // own; the same packet with the pod's own source passes.
 func TestPod_SpoofedSourceIsDropped(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Strict)
-	ns := namespace(t)
-	pods := allRunning(t, podObject(ns, "spoofer", nodes[1]), podObject(ns, "victim", nodes[1]))
-	spoofer, target := pods[0], addresses(t, pods[1])[0].String()
-	mustInPod(t, spoofer, "ping", "-c1", "-w5", target)
-	mustInPod(t, spoofer, "ip", "address", "add", "10.244.250.250/32", "dev", "eth0")
-	pingsFail(t, spoofer, []string{"-I", "10.244.250.250", target}, []string{"-I", addresses(t, spoofer)[0].String(), target})
-	mustInPod(t, spoofer, "ip", "address", "delete", "10.244.250.250/32", "dev", "eth0")
-	mustInPod(t, spoofer, "ping", "-c1", "-w5", target)
+	ns := world.Namespace(t)
+	pods := world.Run(t, world.Pod(ns, "spoofer", nodes[1]), world.Pod(ns, "victim", nodes[1]))
+	spoofer, target := pods[0], world.Addresses(pods[1])[0].String()
+	world.MustInPod(t, spoofer, "ping", "-c1", "-w5", target)
+	world.MustInPod(t, spoofer, "ip", "address", "add", "10.244.250.250/32", "dev", "eth0")
+	world.PingsFail(t, spoofer, []string{"-I", "10.244.250.250", target},
+		[]string{"-I", world.Addresses(spoofer)[0].String(), target})
+	world.MustInPod(t, spoofer, "ip", "address", "delete", "10.244.250.250/32", "dev", "eth0")
+	world.MustInPod(t, spoofer, "ping", "-c1", "-w5", target)
 }
 
 // TestPod_WaitsForFlows is the control of TestPod_FirstConnectionSucceeds: without flows a pod does
@@ -35,9 +36,9 @@ func TestPod_SpoofedSourceIsDropped(t *testing.T) {
 func TestPod_WaitsForFlows(t *testing.T) {
 	world.Test(t, world.Node, world.Disruptive)
 	tier.Full(t, "it waits a minute for the time-out of an ADD")
-	ns := namespace(t)
-	server := running(t, ns, "server", nodes[2])
-	signal := func(name string) { mustOnNode(t, nodes[1], "pkill", "-"+name, "-x", "ovn-controller") }
+	ns := world.Namespace(t)
+	server := world.Run(t, world.Pod(ns, "server", nodes[2]))[0]
+	signal := func(name string) { world.MustOnNode(t, nodes[1], "pkill", "-"+name, "-x", "ovn-controller") }
 	signal("STOP")
 	stopped := true
 	defer func() {
@@ -45,9 +46,9 @@ func TestPod_WaitsForFlows(t *testing.T) {
 			signal("CONT")
 		}
 	}()
-	target := netip.AddrPortFrom(addresses(t, server)[0], echoPort).String()
-	create(t, podObject(ns, "late", nodes[1], "probe", "dial", "tcp", target))
-	eventually(t, 90*time.Second, "an Event names the stage", func() (bool, string) {
+	target := netip.AddrPortFrom(world.Addresses(server)[0], world.EchoPort).String()
+	world.Create(t, world.Pod(ns, "late", nodes[1], world.Command("probe", "dial", "tcp", target)))
+	world.Eventually(t, 90*time.Second, "an Event names the stage", func() (bool, string) {
 		events, err := cluster.client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -62,20 +63,20 @@ func TestPod_WaitsForFlows(t *testing.T) {
 	})
 	signal("CONT")
 	stopped = false
-	waitPod(t, ns, "late", "Succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
+	world.WaitPod(t, ns, "late", "Succeeded", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodSucceeded })
 }
 
 // TestNorthbound_HungDelaysNewPodsOnly: while the Northbound database hangs, running pods
 // go on and a new pod waits; it runs when the database answers again.
 func TestNorthbound_HungDelaysNewPodsOnly(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	began := time.Now()
-	pods := allRunning(t, podObject(ns, "from", nodes[1]), podObject(ns, "to", nodes[2]))
+	pods := world.Run(t, world.Pod(ns, "from", nodes[1]), world.Pod(ns, "to", nodes[2]))
 	took := time.Since(began) // what a pod needs with a database, as busy as the machine is
-	from, target := pods[0], podPort(t, pods[1]).String()
+	from, target := pods[0], world.Endpoints(pods[1])[0].String()
 	signal := func(name string) {
-		mustOnNode(t, nodes[0], "sh", "-c", "pkill -"+name+" -f '[o]vsdb-server --config-file=/run/ovn/ovnnb'")
+		world.MustOnNode(t, nodes[0], "sh", "-c", "pkill -"+name+" -f '[o]vsdb-server --config-file=/run/ovn/ovnnb'")
 	}
 	signal("STOP")
 	resumed := false
@@ -84,9 +85,10 @@ func TestNorthbound_HungDelaysNewPodsOnly(t *testing.T) {
 			signal("CONT")
 		}
 	}()
-	create(t, podObject(ns, "late", nodes[1]))
-	mustInPod(t, from, "probe", "dial", "tcp", target)
-	waitPod(t, ns, "late", "annotated", func(pod *corev1.Pod) bool { return pod.Annotations[contract.PodNetworksKey] != "" })
+	world.Create(t, world.Pod(ns, "late", nodes[1]))
+	world.MustInPod(t, from, "probe", "dial", "tcp", target)
+	world.WaitPod(t, ns, "late", "annotated",
+		func(pod *corev1.Pod) bool { return pod.Annotations[contract.PodNetworksKey] != "" })
 	time.Sleep(max(2*time.Second, 2*took))
 	late, err := cluster.client.CoreV1().Pods(ns).Get(t.Context(), "late", metav1.GetOptions{})
 	if err != nil {
@@ -97,6 +99,6 @@ func TestNorthbound_HungDelaysNewPodsOnly(t *testing.T) {
 	}
 	signal("CONT")
 	resumed = true
-	waitPod(t, ns, "late", "Running", isRunning)
-	mustInPod(t, from, "probe", "dial", "tcp", target)
+	world.WaitPod(t, ns, "late", "Running", world.IsRunning)
+	world.MustInPod(t, from, "probe", "dial", "tcp", target)
 }

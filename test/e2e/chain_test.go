@@ -67,12 +67,12 @@ func function(t *testing.T, w wish, app string) {
 	t.Helper()
 	pod := w.forwarding()
 	pod.Labels["app"] = app
-	create(t, pod)
+	world.Create(t, pod)
 }
 
 func waitChain(t *testing.T, ns, want string) {
 	t.Helper()
-	eventually(t, podWithin, "the chain to be "+want, func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "the chain to be "+want, func() (bool, string) {
 		out, err := kubectl(t, "", "-n", ns, "get", "networkchainings.k8s.plugin.opnfv.org", "example-networkchaining", "-o", "jsonpath={.status.state} {.status.message}")
 		return err == nil && strings.TrimSpace(out) == want, out
 	})
@@ -90,7 +90,7 @@ func hops(t *testing.T, from *corev1.Pod, source, to string) string {
 	t.Helper()
 	var list []string
 	for ttl := 1; ttl <= maxHops; ttl++ {
-		out, err := inPod(from.Namespace, from.Name, "ping", "-n", "-c1", "-w2", "-I", source, "-t", fmt.Sprint(ttl), to)
+		out, err := world.InPod(from.Namespace, from.Name, "ping", "-n", "-c1", "-w2", "-I", source, "-t", fmt.Sprint(ttl), to)
 		if _, rest, ok := strings.Cut(out, " ttl="); ok && err == nil {
 			return strings.Join(append(list, strings.Fields(rest)[0]), " ")
 		}
@@ -109,7 +109,7 @@ func hops(t *testing.T, from *corev1.Pod, source, to string) string {
 
 func wantHops(t *testing.T, from *corev1.Pod, source, to, want string) {
 	t.Helper()
-	eventually(t, podWithin, from.Name+" to find "+to+" by "+want, func() (bool, string) {
+	world.Eventually(t, world.PodWithin, from.Name+" to find "+to+" by "+want, func() (bool, string) {
 		got := hops(t, from, source, to)
 		return got == want, got
 	})
@@ -131,7 +131,7 @@ func TestNetworkChaining_LeadsThroughFunctions(t *testing.T) {
 	if withMultus() {
 		t.Skip("Multus does not read the annotations of OVN4NFV")
 	}
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	var objects strings.Builder
 	for i, name := range chainNetworks() {
 		objects.WriteString(nodusNetwork(ns, name, fmt.Sprintf("10.%d.0", 144+i)))
@@ -149,18 +149,19 @@ func TestNetworkChaining_LeadsThroughFunctions(t *testing.T) {
 	function(t, onChain(ns, "sdewan", nodes[1], "13", 2, 3), "sdewan")
 	pods := allOnNetworks(t, onChain(ns, "client", nodes[1], sources, 0), onChain(ns, "server", nodes[2], "20", 3))
 	for _, name := range []string{"slb-0", "slb-1", "ngfw", "sdewan"} {
-		pods[name] = listening(t, waitPod(t, ns, name, "Running", isRunning))
+		pods[name] = world.Running(t, ns, name)
 	}
 	client, server := pods["client"], pods["server"]
 	chainOrder(t, pods)
-	mustInPod(t, client, "ip", "route", "add", "10.145.0.0/24", "via", "10.144.0.1")
+	world.MustInPod(t, client, "ip", "route", "add", "10.145.0.0/24", "via", "10.144.0.1")
 	unanswered(t, client, "10.145.0.12") // the router leads to the other end only
 	replicas := chainReplicas(t, client, server)
 	chainLoss(t, pods, replicas)
 
 	kubectlDelete(t, ns, "networkchainings.k8s.plugin.opnfv.org", "example-networkchaining")
-	eventually(t, podWithin, "the server not to be reached without the chain", func() (bool, string) {
-		out, err := inPod(ns, "client", "probe", "dial", "tcp", netip.AddrPortFrom(netip.MustParseAddr("10.147.0.20"), echoPort).String())
+	world.Eventually(t, world.PodWithin, "the server not to be reached without the chain", func() (bool, string) {
+		out, err := world.InPod(ns, "client", "probe", "dial", "tcp",
+			netip.AddrPortFrom(netip.MustParseAddr("10.147.0.20"), world.EchoPort).String())
 		return err != nil, out
 	})
 	unanswered(t, server, "10.144.0.16")
@@ -170,15 +171,15 @@ func TestNetworkChaining_LeadsThroughFunctions(t *testing.T) {
 // chainAgain makes the chain anew for pods that run: they have lost its routes, and get them, and keep their own.
 func chainAgain(t *testing.T, client *corev1.Pod) {
 	t.Helper()
-	routes := func() string { return mustInPod(t, client, "ip", "route", "show", "dev", "net0") }
-	eventually(t, soon, "the routes of the chain to be gone", func() (bool, string) {
+	routes := func() string { return world.MustInPod(t, client, "ip", "route", "show", "dev", "net0") }
+	world.Eventually(t, world.Soon, "the routes of the chain to be gone", func() (bool, string) {
 		is := routes()
 		return !strings.Contains(is, "10.147.0.0/24") && strings.Contains(is, "10.145.0.0/24 via 10.144.0.1"), is
 	})
 	function(t, onChain(client.Namespace, "ngfw", nodes[2], "12", 1, 2), "ngfw")
 	apply(t, chaining(client.Namespace))
 	waitChain(t, client.Namespace, "Created")
-	eventually(t, soon, "the routes of the chain", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the routes of the chain", func() (bool, string) {
 		is := routes()
 		return strings.Contains(is, "10.147.0.0/24 via 10.144.0.1"), is
 	})
@@ -209,7 +210,7 @@ var wholeWay = regexp.MustCompile(`^r [0-9.]+ r [0-9.]+ \* [0-9.]+ 58$`)
 // hopsWhenWhole are the hops once all functions are ready.
 func hopsWhenWhole(t *testing.T, from *corev1.Pod, source, to string) (way string) {
 	t.Helper()
-	eventually(t, podWithin, from.Name+" to reach "+to+" by the chain", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, from.Name+" to reach "+to+" by the chain", func() (bool, string) {
 		way = hops(t, from, source, to)
 		return wholeWay.MatchString(way), way
 	})
@@ -247,11 +248,11 @@ func chainLoss(t *testing.T, pods map[string]*corev1.Pod, replicas map[string]st
 			lost = source
 		}
 	}
-	deletePod(t, ns, "slb-1")
+	world.DeletePod(t, ns, "slb-1")
 	wantHops(t, client, lost, "10.147.0.20", "r 10.144.0.10 r 10.145.0.12 * 10.146.0.13 58")
 	answeredBy(t, client, "10.147.0.20", "server")
 
-	deletePod(t, ns, "ngfw")
+	world.DeletePod(t, ns, "ngfw")
 	wantHops(t, client, lost, "10.147.0.20", "r 10.144.0.10 r * * * *")
 	unanswered(t, client, "10.147.0.20")
 	unanswered(t, server, lost)

@@ -34,7 +34,9 @@ const southbound = "ssl:172.18.0.3:6642"
 // chassisCredentials are those that a node's ovn-controller uses.
 func chassisCredentials(t *testing.T, node string) credentials {
 	t.Helper()
-	read := func(name string) string { return mustOnNode(t, node, "cat", "/var/lib/ovn-offload/chassis/"+name) }
+	read := func(name string) string {
+		return world.MustOnNode(t, node, "cat", "/var/lib/ovn-offload/chassis/"+name)
+	}
 	return credentials{read("tls.crt"), read("tls.key"), read("ca.crt")}
 }
 
@@ -51,7 +53,7 @@ func systemID(t *testing.T, node string) string {
 // sbctl runs ovn-sbctl on the control plane's local socket, which may do everything.
 func sbctl(t *testing.T, args ...string) string {
 	t.Helper()
-	return strings.TrimSpace(mustOnNode(t, nodes[0], append([]string{"ovn-sbctl", "--timeout=20"}, args...)...))
+	return strings.TrimSpace(world.MustOnNode(t, nodes[0], append([]string{"ovn-sbctl", "--timeout=20"}, args...)...))
 }
 
 // The key of a node, on a host that is no node, changes the rows of the node's own
@@ -97,7 +99,7 @@ func TestChassisCertificate_ChangesItsOwnChassisOnly(t *testing.T) {
 	const newChassis = `["OVN_Southbound",
 {"op":"insert","table":"Encap","uuid-name":"e","row":{"type":"geneve","ip":"172.18.0.99","chassis_name":"e2e"}},
 {"op":"insert","table":"Chassis","row":{"name":"e2e","encaps":["named-uuid","e"]}},{"op":"abort"}]`
-	out := mustOnNode(t, nodes[0], "ovsdb-client", "--timeout=20", "transact", "unix:/run/ovn/ovnsb_db.sock", newChassis)
+	out := world.MustOnNode(t, nodes[0], "ovsdb-client", "--timeout=20", "transact", "unix:/run/ovn/ovnsb_db.sock", newChassis)
 	if !strings.Contains(out, "aborted") || strings.Contains(out, "permission") {
 		t.Errorf("a new chassis by the local socket: %s", out)
 	}
@@ -152,7 +154,7 @@ func requestAs(t *testing.T, user, node, id string) string {
 		t.Fatal(err)
 	}
 	var answer string
-	eventually(t, podWithin, "the signer answers", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "the signer answers", func() (bool, string) {
 		if request, err = requests.Get(t.Context(), request.Name, metav1.GetOptions{}); err != nil {
 			return false, err.Error()
 		}
@@ -172,8 +174,9 @@ func requestAs(t *testing.T, user, node, id string) string {
 func TestChassisCertificate_RevokedIsRefused(t *testing.T) {
 	world.Test(t, world.Access, world.Disruptive)
 	tier.Full(t, "the kubelet takes up to two minutes to bring a changed Secret to a pod")
-	ns := namespace(t)
-	a, b := running(t, ns, "a", nodes[0]), running(t, ns, "b", nodes[1])
+	ns := world.Namespace(t)
+	a, b := world.Pod(ns, "a", nodes[0]), world.Pod(ns, "b", nodes[1])
+	world.Run(t, a, b)
 	stolen, before := chassisCredentials(t, nodes[2]), chassisCredentials(t, nodes[1])
 	if out, err := overTLS("ovn-sbctl", stolen, southbound, "show"); err != nil {
 		t.Fatalf("before: %v: %s", err, out)
@@ -188,30 +191,30 @@ func TestChassisCertificate_RevokedIsRefused(t *testing.T) {
 	}
 	connected := func(node string) func() (bool, string) {
 		return func() (bool, string) {
-			out, err := onNode(node, "ovn-appctl", "-t", "/run/ovn/ovn-controller.ctl", "connection-status")
+			out, err := world.OnNode(node, "ovn-appctl", "-t", "/run/ovn/ovn-controller.ctl", "connection-status")
 			return err == nil && strings.TrimSpace(out) == "connected", out
 		}
 	}
 	t.Cleanup(func() {
 		patch("null")
-		eventually(t, 3*time.Minute, "the node is admitted again", connected(nodes[2]))
+		world.Eventually(t, 3*time.Minute, "the node is admitted again", connected(nodes[2]))
 	})
 	patch(`"revoked"`)
-	eventually(t, 4*time.Minute, "the revoked key is refused", func() (bool, string) {
+	world.Eventually(t, 4*time.Minute, "the revoked key is refused", func() (bool, string) {
 		out, err := overTLS("ovn-sbctl", stolen, southbound, "show")
 		return err != nil && regexp.MustCompile(`alert|Broken pipe|reset by peer`).MatchString(out), out
 	})
 	for _, node := range nodes[:2] {
-		eventually(t, time.Minute, node+" is connected", connected(node))
+		world.Eventually(t, time.Minute, node+" is connected", connected(node))
 	}
 	if now := chassisCredentials(t, nodes[1]); now.cert == before.cert {
 		t.Error("the other node has its old certificate")
 	}
-	eventually(t, time.Minute, "the revoked node's connection ends", func() (bool, string) {
+	world.Eventually(t, time.Minute, "the revoked node's connection ends", func() (bool, string) {
 		ok, status := connected(nodes[2])()
 		return !ok, status
 	})
-	mustInPod(t, a, "ping", "-c1", "-W2", addresses(t, b)[0].String())
+	world.MustInPod(t, a, "ping", "-c1", "-W2", world.Addresses(b)[0].String())
 	if answer := requestAs(t, "system:serviceaccount:ovn-kubernetes:ovnkube-node", nodes[2], systemID(t, nodes[2])); !strings.Contains(answer, "is revoked") {
 		t.Errorf("a new request of the revoked node: %s", answer)
 	}

@@ -25,12 +25,13 @@ import (
 // share an address, and afterwards nothing is left.
 func TestPod_ChurnSharesNoAddress(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive, world.Strict)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	stop := watchAddresses(t)
 	rounds, pods := tier.Pick(1, 3), tier.Pick(15, 100)
 	for round := range rounds {
 		for i := range pods {
-			create(t, podObject(ns, fmt.Sprintf("churn-%d-%d", round, i), nodes[i%len(nodes)], "sleep", "infinity"))
+			world.Create(t, world.Pod(ns, fmt.Sprintf("churn-%d-%d", round, i), nodes[i%len(nodes)],
+				world.Command("sleep", "infinity")))
 			if i == pods/2 {
 				restart(t, "controller")
 			}
@@ -44,7 +45,7 @@ func TestPod_ChurnSharesNoAddress(t *testing.T) {
 	if seen := stop(); seen < rounds*pods {
 		t.Errorf("the watch saw %d pods with addresses of %d: it shows less than it should", seen, rounds*pods)
 	}
-	eventually(t, podWithin, "no port or row is left over", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "no port or row is left over", func() (bool, string) {
 		left := traces(t, ns)
 		return left == "", left
 	})
@@ -61,13 +62,13 @@ func traces(t *testing.T, ns string) string {
 		}
 	}
 	for _, node := range nodes {
-		ports := mustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=external_ids", "list", "Interface")
+		ports := world.MustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=external_ids", "list", "Interface")
 		for line := range strings.Lines(ports) {
 			if strings.Contains(line, "iface-id="+ns+"_") {
 				left = append(left, node+" port "+line)
 			}
 		}
-		for line := range strings.Lines(mustOnNode(t, node, "ip", "-o", "link", "show", "type", "veth")) {
+		for line := range strings.Lines(world.MustOnNode(t, node, "ip", "-o", "link", "show", "type", "veth")) {
 			_, alias, ours := strings.Cut(line, "alias ovn-offload sandbox ")
 			if sandbox, _, _ := strings.Cut(alias, " "); ours && !strings.Contains(ports, strings.TrimSpace(sandbox)) {
 				left = append(left, node+" link "+line)
@@ -163,14 +164,14 @@ func watchAddresses(t *testing.T) (stop func() int) {
 // waitPods waits until n pods of a namespace run.
 func waitPods(t *testing.T, ns string, n int) {
 	t.Helper()
-	eventually(t, 3*time.Minute, fmt.Sprintf("%d pods run", n), func() (bool, string) {
+	world.Eventually(t, 3*time.Minute, fmt.Sprintf("%d pods run", n), func() (bool, string) {
 		pods, err := cluster.client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
 		ready := 0
 		for i := range pods.Items {
-			if isRunning(&pods.Items[i]) {
+			if world.IsRunning(&pods.Items[i]) {
 				ready++
 			}
 		}
@@ -185,7 +186,7 @@ func deletePods(t *testing.T, ns string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, 2*time.Minute, "all pods are gone", func() (bool, string) {
+	world.Eventually(t, 2*time.Minute, "all pods are gone", func() (bool, string) {
 		pods, err := cluster.client.CoreV1().Pods(ns).List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()

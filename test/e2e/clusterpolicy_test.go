@@ -84,13 +84,13 @@ func applyClusterPolicy(t *testing.T, client dynamic.Interface, kind, text strin
 	t.Helper()
 	made := object(text)
 	resource := client.Resource(policy.AdminKinds()[kind])
-	eventually(t, podWithin, "the API server knows the kind", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "the API server knows the kind", func() (bool, string) {
 		_, err := resource.Create(t.Context(), made, metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
 	})
 	t.Cleanup(func() { _ = resource.Delete(context.Background(), made.GetName(), metav1.DeleteOptions{}) })
 	// The controller looks for kinds that it did not find, half a minute apart at most.
-	eventually(t, podWithin, "the policy is in force", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "the policy is in force", func() (bool, string) {
 		got, err := resource.Get(t.Context(), made.GetName(), metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -106,12 +106,12 @@ func applyClusterPolicy(t *testing.T, client dynamic.Interface, kind, text strin
 func TestClusterNetworkPolicy_TiersSurroundNetworkPolicy(t *testing.T) {
 	world.Test(t, world.Policies, world.Core, world.Strict)
 	client := clusterPolicies(t)
-	ns := namespace(t)
-	labelNamespace(t, ns, "team", `"tested"`)
-	pods := allRunning(t, podObject(ns, "server", nodes[1]), podObject(ns, "from", nodes[2]))
+	ns := world.Namespace(t)
+	world.LabelNamespace(t, ns, "team", `"tested"`)
+	pods := world.Run(t, world.Pod(ns, "server", nodes[1]), world.Pod(ns, "from", nodes[2]))
 	server, from := pods[0], pods[1]
-	targets := echoTargets(t, server)
-	becomes(t, from, true, targets...)
+	targets := world.Endpoints(server)
+	world.Reaches(t, from, true, targets...)
 
 	apply := func(kind, text string) {
 		t.Helper()
@@ -129,32 +129,32 @@ apiVersion: policy.networking.k8s.io/v1alpha1
 kind: BaselineAdminNetworkPolicy
 metadata: {name: default}
 spec: {`+subject+`, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
-	becomes(t, from, false, targets...)
+	world.Reaches(t, from, false, targets...)
 
 	// A NetworkPolicy overrides the baseline,
-	createPolicy(t, ns, "open", fromNamespaces("team", "tested"))
-	becomes(t, from, true, targets...)
+	world.CreatePolicy(t, ns, "open", world.AllowNamespaces("team", "tested"))
+	world.Reaches(t, from, true, targets...)
 	// the admin's tier overrides that,
 	apply(contract.KindAdminNetworkPolicy, `
 apiVersion: policy.networking.k8s.io/v1alpha1
 kind: AdminNetworkPolicy
 metadata: {name: deny}
 spec: {priority: 50, `+subject+`, ingress: [{action: Deny, from: [{namespaces: {}}]}]}`)
-	becomes(t, from, false, targets...)
+	world.Reaches(t, from, false, targets...)
 	// and in it a policy of a lower number, which passes to the next tier.
 	apply(contract.KindClusterNetworkPolicy, `
 apiVersion: policy.networking.k8s.io/v1alpha2
 kind: ClusterNetworkPolicy
 metadata: {name: pass}
 spec: {tier: Admin, priority: 10, `+subject+`, ingress: [{action: Pass, from: [{pods: {namespaceSelector: {}, podSelector: {matchLabels: {app: from}}}}]}]}`)
-	becomes(t, from, true, targets...)
+	world.Reaches(t, from, true, targets...)
 
 	remove(contract.KindClusterNetworkPolicy, "pass")
-	becomes(t, from, false, targets...)
+	world.Reaches(t, from, false, targets...)
 	remove(contract.KindAdminNetworkPolicy, "deny")
-	becomes(t, from, true, targets...)
-	deletePolicy(t, ns, "open")
-	becomes(t, from, false, targets...)
+	world.Reaches(t, from, true, targets...)
+	world.DeletePolicy(t, ns, "open")
+	world.Reaches(t, from, false, targets...)
 	remove(contract.KindBaselineAdminNetworkPolicy, "default")
-	becomes(t, from, true, targets...)
+	world.Reaches(t, from, true, targets...)
 }

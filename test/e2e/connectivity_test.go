@@ -19,19 +19,19 @@ import (
 // packets of exactly the MTU; the peer sees the pod's own address.
 func TestPod_ReachesEveryPod(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	var objects []*corev1.Pod
 	for n, node := range nodes {
 		for i := range tier.Pick([]int{1, 2, 0}[n], 2) {
-			objects = append(objects, podObject(ns, fmt.Sprintf("%s-%d", node, i), node))
+			objects = append(objects, world.Pod(ns, fmt.Sprintf("%s-%d", node, i), node))
 		}
 	}
-	pods := allRunning(t, objects...)
+	pods := world.Run(t, objects...)
 	mtu, each := podMTU(t, pods[0]), map[string]func(*testing.T){}
 	for _, from := range pods {
 		each[from.Name] = func(t *testing.T) {
 			for _, to := range pods {
-				for _, addr := range addresses(t, to) {
+				for _, addr := range world.Addresses(to) {
 					if from != to {
 						reach(t, from, to, addr, mtu)
 					}
@@ -39,8 +39,8 @@ func TestPod_ReachesEveryPod(t *testing.T) {
 			}
 		}
 	}
-	atOnce(t, each)
-	if got, want := len(addresses(t, pods[0])), len(sixes()); got != want {
+	world.AtOnce(t, each)
+	if got, want := len(world.Addresses(pods[0])), len(sixes()); got != want {
 		t.Errorf("a pod has %d addresses, want %d", got, want)
 	}
 }
@@ -57,51 +57,53 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 	}
 	// -M do forbids fragments: the packet has the MTU's size or is not sent.
 	size := fmt.Sprint(mtu - headers)
-	if out := mustInPod(t, from, "ping", "-c1", "-w5", "-M", "do", "-s", size, addr.String()); !strings.Contains(out, ttl) {
+	if out := world.MustInPod(t, from, "ping", "-c1", "-w5", "-M", "do", "-s", size,
+		addr.String()); !strings.Contains(out, ttl) {
 		t.Errorf("ping from %s to %s: want %s in %s", from.Name, addr, ttl, out)
 	}
-	pingsFail(t, from, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers + 1), addr.String()}, []string{"-M", "do", "-s", size, addr.String()})
-	target := netip.AddrPortFrom(addr, echoPort).String()
+	world.PingsFail(t, from, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers + 1), addr.String()},
+		[]string{"-M", "do", "-s", size, addr.String()})
+	target := netip.AddrPortFrom(addr, world.EchoPort).String()
 	for _, network := range []string{"tcp", "udp"} {
-		seen := strings.TrimSpace(mustInPod(t, from, "probe", "dial", network, target, "1000"))
+		seen := strings.TrimSpace(world.MustInPod(t, from, "probe", "dial", network, target, "1000"))
 		source, err := netip.ParseAddr(seen)
-		if err != nil || !hasAddress(t, from, source.Unmap()) {
+		if err != nil || !world.HasAddress(from, source.Unmap()) {
 			t.Errorf("%s from %s to %s came from %q, not from the pod's own address", network, from.Name, target, seen)
 		}
 	}
-	mustInPod(t, from, "probe", "dial", "tcp", target, "300000")
+	world.MustInPod(t, from, "probe", "dial", "tcp", target, "300000")
 }
 
 // TestPod_UnusedPortDoesNotAnswer is the control of TestPod_ReachesEveryPod: the same probe fails
 // where nothing answers, an address that no pod has included.
 func TestPod_UnusedPortDoesNotAnswer(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := namespace(t)
-	pods := allRunning(t, podObject(ns, "from", nodes[1]), podObject(ns, "to", nodes[2]))
-	from, addr := pods[0], addresses(t, pods[1])[0]
-	dial := func(port uint16) attempt {
-		return podTries(from, "probe", "dial", "tcp", netip.AddrPortFrom(addr, port).String())
+	ns := world.Namespace(t)
+	pods := world.Run(t, world.Pod(ns, "from", nodes[1]), world.Pod(ns, "to", nodes[2]))
+	from, addr := pods[0], world.Addresses(pods[1])[0]
+	dial := func(port uint16) world.Attempt {
+		return world.FromPod(from).Tries("probe", "dial", "tcp", netip.AddrPortFrom(addr, port).String())
 	}
-	failsBeside(t, "a port on which nothing listens answers", dial(echoPort+1), dial(echoPort))
+	world.FailsBeside(t, "a port on which nothing listens answers", dial(world.EchoPort+1), dial(world.EchoPort))
 	unused := netip.MustParsePrefix(addr.String() + "/24").Masked().Addr().As4()
 	unused[3] = 254
-	pingsFail(t, from, []string{netip.AddrFrom4(unused).String()}, []string{addr.String()})
+	world.PingsFail(t, from, []string{netip.AddrFrom4(unused).String()}, []string{addr.String()})
 }
 
 // TestNode_ReachesItsPods: through the management port, whose address is the
 // second of the node's subnet; and pods of other nodes do not appear there.
 func TestNode_ReachesItsPods(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := namespace(t)
-	for _, pod := range onEachNode(t, ns) {
+	ns := world.Namespace(t)
+	for _, pod := range world.RunOnEachNode(t, ns, "") {
 		node := pod.Spec.NodeName
-		for _, addr := range addresses(t, pod) {
-			mustOnNode(t, node, "ping", "-c1", "-w10", addr.String())
-			seen := mustOnNode(t, node, "probe", "dial", "tcp", netip.AddrPortFrom(addr, echoPort).String())
+		for _, addr := range world.Addresses(pod) {
+			world.MustOnNode(t, node, "ping", "-c1", "-w10", addr.String())
+			seen := world.MustOnNode(t, node, "probe", "dial", "tcp", netip.AddrPortFrom(addr, world.EchoPort).String())
 			if got := netip.MustParseAddr(strings.TrimSpace(seen)).Unmap(); got != managementAddress(t, addr) {
 				t.Errorf("%s reached %s from %s, want %s", node, addr, got, managementAddress(t, addr))
 			}
-			mustInPod(t, pod, "ping", "-c1", "-w10", managementAddress(t, addr).String())
+			world.MustInPod(t, pod, "ping", "-c1", "-w10", managementAddress(t, addr).String())
 		}
 	}
 }
@@ -111,8 +113,8 @@ func TestNode_ReachesItsPods(t *testing.T) {
 // whose pods cost packets between nodes (docs/limits.md): twelve pods of which one lost its connection are made again.
 func TestPod_FirstConnectionSucceeds(t *testing.T) {
 	world.Test(t, world.Node, world.Core, tier.Pick(world.Beside, world.Disruptive))
-	ns := namespace(t)
-	target := podPort(t, running(t, ns, "server", nodes[2])).String()
+	ns := world.Namespace(t)
+	target := world.Endpoints(world.Run(t, world.Pod(ns, "server", nodes[2]))[0])[0].String()
 	var lost []string
 	for set := range tier.Pick(3, 1) {
 		lost = nil
@@ -133,61 +135,24 @@ func TestPod_FirstConnectionSucceeds(t *testing.T) {
 func firstConnections(t *testing.T, ns, name, target string) (lost []string) {
 	t.Helper()
 	for i, node := range nodes {
-		create(t, podObject(ns, fmt.Sprint(name, "-", i), node, "probe", "dial", "tcp", target))
+		world.Create(t, world.Pod(ns, fmt.Sprint(name, "-", i), node, world.Command("probe", "dial", "tcp", target)))
 	}
 	for i, node := range nodes {
-		if pod := waitEnded(t, ns, fmt.Sprint(name, "-", i)); pod.Status.Phase != corev1.PodSucceeded {
+		if pod := world.Ended(t, ns, fmt.Sprint(name, "-", i)); pod.Status.Phase != corev1.PodSucceeded {
 			lost = append(lost, pod.Name+" on "+node)
 		}
 	}
 	return lost
 }
 
-// waitEnded waits until the process of a pod has ended.
-func waitEnded(t *testing.T, ns, name string) *corev1.Pod {
-	t.Helper()
-	return waitPod(t, ns, name, "ended", func(pod *corev1.Pod) bool {
-		return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-	})
-}
-
-// onEachNode makes a pod on each node, with the node's name.
-func onEachNode(t *testing.T, ns string) []*corev1.Pod {
-	t.Helper()
-	var objects []*corev1.Pod
-	for _, node := range nodes {
-		objects = append(objects, podObject(ns, node, node))
-	}
-	return allRunning(t, objects...)
-}
-
 func podMTU(t *testing.T, pod *corev1.Pod) int {
 	t.Helper()
 	var mtu int
-	out := mustInPod(t, pod, "cat", "/sys/class/net/eth0/mtu")
+	out := world.MustInPod(t, pod, "cat", "/sys/class/net/eth0/mtu")
 	if _, err := fmt.Sscan(out, &mtu); err != nil {
 		t.Fatalf("MTU %q: %v", out, err)
 	}
 	return mtu
-}
-
-func addresses(t *testing.T, pod *corev1.Pod) []netip.Addr {
-	t.Helper()
-	var addrs []netip.Addr
-	for _, ip := range pod.Status.PodIPs {
-		addrs = append(addrs, netip.MustParseAddr(ip.IP))
-	}
-	return addrs
-}
-
-func hasAddress(t *testing.T, pod *corev1.Pod, addr netip.Addr) bool {
-	t.Helper()
-	for _, own := range addresses(t, pod) {
-		if own == addr {
-			return true
-		}
-	}
-	return false
 }
 
 // managementAddress is the second address of the node subnet that addr is in.

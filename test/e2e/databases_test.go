@@ -26,7 +26,7 @@ import (
 // nbctl runs ovn-nbctl on the control plane's local socket.
 func nbctl(t *testing.T, args ...string) string {
 	t.Helper()
-	return mustOnNode(t, nodes[0], append([]string{"ovn-nbctl", "--timeout=20"}, args...)...)
+	return world.MustOnNode(t, nodes[0], append([]string{"ovn-nbctl", "--timeout=20"}, args...)...)
 }
 
 // synced waits until the nodes have what the Northbound database has, and no flow of a datapath is older.
@@ -34,7 +34,7 @@ func synced(t *testing.T) {
 	t.Helper()
 	nbctl(t, "--wait=hv", "sync")
 	for _, node := range nodes {
-		mustOnNode(t, node, "ovs-appctl", "revalidator/wait")
+		world.MustOnNode(t, node, "ovs-appctl", "revalidator/wait")
 	}
 }
 
@@ -84,7 +84,7 @@ func overTLS(tool string, c credentials, endpoint string, args ...string) (strin
 		script += "cat >$d/" + file + " <<'PEM'\n" + text + "\nPEM\n"
 	}
 	script += tool + " -vconsole:dbg --timeout=30 --db=" + endpoint + " -p $d/tls.key -c $d/tls.crt -C $d/ca.crt " + strings.Join(args, " ") + " 2>$d/err; code=$?; grep -i 'alert\\|SSL_\\|permission error' $d/err; exit $code"
-	return onNode("outside", "sh", "-c", script)
+	return world.OnNode("outside", "sh", "-c", script)
 }
 
 // TestDatabase_TLSNeedsSignedCertificate: from a host that is no node, with a certificate, the
@@ -155,8 +155,8 @@ func named(show, kind string) []string {
 // TestController_RepairsEditedRows: what is edited by hand comes back, and rows that are not ours stay.
 func TestController_RepairsEditedRows(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive)
-	ns := namespace(t)
-	pods := allRunning(t, podObject(ns, "web", nodes[1]), podObject(ns, "other", nodes[2]))
+	ns := world.Namespace(t)
+	pods := world.Run(t, world.Pod(ns, "web", nodes[1]), world.Pod(ns, "other", nodes[2]))
 	pod, other := pods[0], pods[1]
 	port := ns + "_" + pod.Name
 	nbctl(t, "ls-add", "another-systems")
@@ -170,12 +170,12 @@ func TestController_RepairsEditedRows(t *testing.T) {
 	for name, edit := range edits {
 		t.Run(name, func(t *testing.T) {
 			nbctl(t, edit...)
-			eventually(t, podWithin, "everything is as before", func() (bool, string) {
+			world.Eventually(t, world.PodWithin, "everything is as before", func() (bool, string) {
 				now := topology(t, port)
 				return now == before, now
 			})
 			nbctl(t, "--wait=hv", "sync")
-			mustInPod(t, pod, "ping", "-c1", "-w5", addresses(t, other)[0].String())
+			world.MustInPod(t, pod, "ping", "-c1", "-w5", world.Addresses(other)[0].String())
 		})
 	}
 	if out := nbctl(t, "ls-list"); !strings.Contains(out, "another-systems") {
@@ -188,7 +188,8 @@ func TestController_RepairsEditedRows(t *testing.T) {
 func topology(t *testing.T, port string) string {
 	t.Helper()
 	list := func(table, columns string, condition ...string) string {
-		out, err := onNode(nodes[0], append([]string{"ovn-nbctl", "--bare", "--columns=" + columns, "find", table}, condition...)...)
+		out, err := world.OnNode(nodes[0], append([]string{"ovn-nbctl", "--bare", "--columns=" + columns, "find", table},
+			condition...)...)
 		if err != nil {
 			return err.Error()
 		}
@@ -196,7 +197,7 @@ func topology(t *testing.T, port string) string {
 		slices.Sort(lines)
 		return strings.Join(lines, " ")
 	}
-	show, _ := onNode(nodes[0], "ovn-nbctl", "lrp-list", "ovn_cluster_router")
+	show, _ := world.OnNode(nodes[0], "ovn-nbctl", "lrp-list", "ovn_cluster_router")
 	return strings.Join([]string{
 		list("Logical_Switch_Port", "name,addresses,options", "name="+port),
 		list("Logical_Router_Port", "name,mac,networks"), list("Logical_Router_Static_Route", "ip_prefix,nexthop,policy"),

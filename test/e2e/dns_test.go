@@ -13,22 +13,22 @@ import (
 // namespace. An unknown name is not found.
 func TestDNS_PodResolvesServiceNames(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := namespace(t)
-	web := service(t, ns, nil)
-	server(t, ns, "server", nodes[2])
-	clients := onEachNode(t, ns)
+	ns := world.Namespace(t)
+	web := world.Service(t, ns, nil)
+	world.Run(t, world.Pod(ns, "server", nodes[2], world.Behind("web")))
+	clients := world.RunOnEachNode(t, ns, "")
 	hosts := map[bool]string{true: "ahostsv6", false: "ahostsv4"}[sixes()[0]]
 	for _, from := range clients {
 		for _, name := range []string{web.Name, web.Name + "." + ns + ".svc.cluster.local"} {
-			if out := mustInPod(t, from, "getent", hosts, name); !strings.HasPrefix(out, web.Spec.ClusterIP) {
+			if out := world.MustInPod(t, from, "getent", hosts, name); !strings.HasPrefix(out, web.Spec.ClusterIP) {
 				t.Errorf("%s in %s: %q, want %s", name, from.Name, out, web.Spec.ClusterIP)
 			}
-			answers(t, from, "tcp", name+":80")
+			world.FromPod(from).Answered(t, "tcp", name+":80")
 		}
 		// A lost query would be seen in the time of the look-up: the resolver asks again after 5 s.
-		t.Log(from.Name, mustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null",
+		t.Log(from.Name, world.MustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null",
 			"-w", "name after %{time_namelookup} s, connected after %{time_connect} s, answered after %{time_total} s", "https://kubernetes.default/version"))
-		if out, err := inPod(ns, from.Name, "getent", "hosts", "unknown."+ns); err == nil {
+		if out, err := world.InPod(ns, from.Name, "getent", "hosts", "unknown."+ns); err == nil {
 			t.Errorf("an unknown name: %s", out)
 		}
 	}

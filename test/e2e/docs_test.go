@@ -94,8 +94,9 @@ type replacement struct {
 // newPageRunner makes what placeholders stand for: a pod on each of two nodes, and a service.
 func newPageRunner(t *testing.T) *pageRunner {
 	t.Helper()
-	ns := namespace(t)
-	one, two := running(t, ns, "one", nodes[1]), running(t, ns, "two", nodes[0])
+	ns := world.Namespace(t)
+	one, two := world.Pod(ns, "one", nodes[1]), world.Pod(ns, "two", nodes[0])
+	world.Run(t, one, two)
 	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Name: "web"}, Spec: corev1.ServiceSpec{
 		Selector: map[string]string{"app": "web"}, Ports: []corev1.ServicePort{{Port: 80}},
 	}}
@@ -120,7 +121,8 @@ func newPageRunner(t *testing.T) *pageRunner {
 	for variable, app := range map[string]string{"OVS": "ovs-node", "AGENT": "ovnkube-node"} { // as docs/commands.md sets them
 		r.prelude += variable + "=pod/" + systemPod(t, app, nodes[1]) + "\n"
 	}
-	port := mustOnNode(t, nodes[1], "ovs-vsctl", "--bare", "--columns=ofport", "find", "Interface", "external_ids:iface-id="+ns+"_one")
+	port := world.MustOnNode(t, nodes[1], "ovs-vsctl", "--bare", "--columns=ofport", "find", "Interface",
+		"external_ids:iface-id="+ns+"_one")
 	for _, of := range [][2]string{
 		{"NAMESPACE_POD2", ns + "_two"}, {"NAMESPACE_POD", ns + "_one"}, {"NAMESPACE", ns},
 		{"POD", "one"}, {"SERVICE", "web"}, {"NODE", nodes[1]}, {"ovn-worker", nodes[1]},
@@ -153,7 +155,7 @@ func mac(t *testing.T, pod *corev1.Pod) string {
 
 // patiently runs a block again while it fails: its commands read what other tests change.
 func (r *pageRunner) patiently(ctx context.Context, b pages.Block) (out string, err error) {
-	for deadline := time.Now().Add(soon); ; time.Sleep(2 * time.Second) {
+	for deadline := time.Now().Add(world.Soon); ; time.Sleep(2 * time.Second) {
 		if out, err = r.block(ctx, b); err == nil || time.Now().After(deadline) {
 			return out, err
 		}

@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"github.com/ovn-offload/ovn-offload/deploy"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // refusal is a request once with what it may not write and once without.
@@ -115,7 +116,7 @@ func makeDPURights(t *testing.T) {
 func removeObject(t *testing.T, in dynamic.ResourceInterface, name string) {
 	t.Helper()
 	_ = in.Delete(context.Background(), name, metav1.DeleteOptions{})
-	eventually(t, podWithin, name+" is gone", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, name+" is gone", func() (bool, string) {
 		_, err := in.Get(context.Background(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(err)
 	})

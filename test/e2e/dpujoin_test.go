@@ -48,14 +48,14 @@ func deliverFiles(t *testing.T, node string, files join.Files) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), podWithin)
+	ctx, cancel := context.WithTimeout(t.Context(), world.PodWithin)
 	defer cancel()
-	t.Cleanup(func() { _, _ = onNode(node, "rm", "-rf", join.Dir) })
+	t.Cleanup(func() { _, _ = world.OnNode(node, "rm", "-rf", join.Dir) })
 	if err := join.Deliver(ctx, apitest.Client(cluster.client), node, agents.Spec.Template.Spec.Containers[0].Image, files); err != nil {
 		t.Fatal(err)
 	}
 	for name, want := range files {
-		got, err := onNode(node, "cat", filepath.Join(join.Dir, name))
+		got, err := world.OnNode(node, "cat", filepath.Join(join.Dir, name))
 		if err != nil || got != string(want) {
 			t.Errorf("%s on the DPU: %v, %d bytes, want %d", name, err, len(got), len(want))
 		}

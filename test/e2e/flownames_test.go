@@ -20,7 +20,7 @@ import (
 // flowsOf reads the streams of a namespace, once all agents answer.
 func flowsOf(t *testing.T, ns string, args ...string) (a says.Streams) {
 	t.Helper()
-	eventually(t, soon, "all agents answer", func() (bool, string) {
+	world.Eventually(t, world.Soon, "all agents answer", func() (bool, string) {
 		var code int
 		a, code = kubectlOffloadJSON[says.Streams](t, append([]string{"flows", "-n", ns}, args...)...)
 		return code == 0, fmt.Sprintf("exit code %d, missing %v", code, a.Missing)
@@ -33,30 +33,32 @@ func flowsOf(t *testing.T, ns string, args ...string) (a says.Streams) {
 func TestFlows_NameTheObjectsThatDecide(t *testing.T) {
 	world.Test(t, world.Tools)
 	tier.Full(t, "its share of names is near its bound")
-	ns := namespace(t)
-	serveOutside(t)
-	far, near := server(t, ns, "far", nodes[2]), server(t, ns, "near", nodes[1])
-	neighbor := running(t, ns, "neighbor", nodes[2])
-	guarded, client := server(t, ns, "guarded", nodes[2]), running(t, ns, "client", nodes[1])
-	label(t, guarded, `{"app":"guarded"}`)
-	createPolicy(t, ns, "lets-client", allowIngress("guarded", "client"))
-	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
-	becomes(t, client, true, echoTargets(t, guarded)[0])
-	becomes(t, neighbor, false, echoTargets(t, guarded)[0])
+	ns := world.Namespace(t)
+	world.ServeOutside(t)
+	far, near := world.Pod(ns, "far", nodes[2], world.Behind("web")), world.Pod(ns, "near", nodes[1], world.Behind("web"))
+	neighbor := world.Pod(ns, "neighbor", nodes[2])
+	guarded, client := world.Pod(ns, "guarded", nodes[2], world.Behind("web")), world.Pod(ns, "client", nodes[1])
+	world.Run(t, far, near, neighbor, guarded, client)
+	world.LabelPod(t, guarded, `{"app":"guarded"}`)
+	world.CreatePolicy(t, ns, "lets-client", world.AllowPods("guarded", "client"))
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	world.Reaches(t, client, true, world.Endpoints(guarded)[0])
+	world.Reaches(t, neighbor, false, world.Endpoints(guarded)[0])
 
-	external := netip.AddrPortFrom(ofFamily(machineAddresses(t, outside), addresses(t, client)[0]), outsidePort)
+	external := netip.AddrPortFrom(world.OfFamily(world.NodeAddresses(t, outside), world.Addresses(client)[0]),
+		world.OutsidePort)
 	keepsSending(t, client, "getent hosts kubernetes.default",
-		echoTargets(t, far)[0].String(), echoTargets(t, near)[0].String(), echoTargets(t, guarded)[0].String(), frontends(web)[0], external.String())
-	keepsSending(t, neighbor, "true", echoTargets(t, guarded)[0].String()) // dropped
-	nodePort := netip.AddrPortFrom(nodeAddress(t, nodes[1]), uint16(web.Spec.Ports[0].NodePort))
-	mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("for i in $(seq 100); do probe dial tcp %s 1000 1; sleep 1; done </dev/null >/dev/null 2>&1 &", nodePort))
+		world.Endpoints(far)[0].String(), world.Endpoints(near)[0].String(), world.Endpoints(guarded)[0].String(), world.Frontends(web)[0], external.String())
+	keepsSending(t, neighbor, "true", world.Endpoints(guarded)[0].String()) // dropped
+	nodePort := netip.AddrPortFrom(world.InternalIP(t, nodes[1]), uint16(web.Spec.Ports[0].NodePort))
+	world.MustOnNode(t, outside, "sh", "-c", fmt.Sprintf("for i in $(seq 100); do probe dial tcp %s 1000 1; sleep 1; done </dev/null >/dev/null 2>&1 &", nodePort))
 	var a says.Streams
-	eventually(t, flowsWithin, "streams of all kinds name their objects", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "streams of all kinds name their objects", func() (bool, string) {
 		a = flowsOf(t, ns)
 		return missingStream(a.Streams, ns, external.Addr())
 	})
 	allNamed(t, ns)
-	eventually(t, flowsWithin, "the policy drops packets of the neighbor", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "the policy drops packets of the neighbor", func() (bool, string) {
 		dropped := flowsOf(t, ns, "--verdict", "dropped", "--policy", "lets-client").Streams
 		if slices.ContainsFunc(dropped, func(s ways.Stream) bool { return s.From == "pod/"+ns+"/client" }) {
 			t.Fatalf("dropped are those of the client: %+v", dropped)
@@ -91,7 +93,7 @@ func keepsSending(t *testing.T, from *corev1.Pod, command string, targets ...str
 		script += "; probe dial tcp " + to + " 20000 1"
 	}
 	script += "; sleep 0.5; done"
-	mustInPod(t, from, "sh", "-c", "("+script+") </dev/null >/dev/null 2>&1 &")
+	world.MustInPod(t, from, "sh", "-c", "("+script+") </dev/null >/dev/null 2>&1 &")
 }
 
 // missingStream says which stream is not there, or has not the object that decides about it.
@@ -122,7 +124,7 @@ func missingStream(list []ways.Stream, ns string, external netip.Addr) (bool, st
 func unknownRule(t *testing.T, ns string, pod *corev1.Pod) {
 	t.Helper()
 	const target = "198.51.100.77"
-	if addresses(t, pod)[0].Is6() {
+	if world.Addresses(pod)[0].Is6() {
 		return // the match below is of IPv4
 	}
 	out, code := kubectlOffload(t, "ovs", pod.Spec.NodeName, "--", "ovs-vsctl", "--bare", "--columns=ofport", "find", "Interface",
@@ -138,8 +140,8 @@ func unknownRule(t *testing.T, ns string, pod *corev1.Pod) {
 	t.Cleanup(func() {
 		kubectlOffload(t, "ovs", pod.Spec.NodeName, "--", "ovs-ofctl", "del-flows", "br-int", "cookie=0x1badc0de/-1")
 	})
-	eventually(t, flowsWithin, "a flow by another program's rule says that it has no name", func() (bool, string) {
-		_, _ = inPod(ns, pod.Name, "ping", "-c3", "-i0.2", "-w1", target)
+	world.Eventually(t, flowsWithin, "a flow by another program's rule says that it has no name", func() (bool, string) {
+		_, _ = world.InPod(ns, pod.Name, "ping", "-c3", "-i0.2", "-w1", target)
 		a := flowsOf(t, ns, "--from-pod", pod.Name)
 		return slices.ContainsFunc(a.Streams, func(s ways.Stream) bool {
 			return s.To == target && s.Drops && len(s.DecidedBy) == 0 && strings.Contains(s.Unnamed, "1badc0de")

@@ -27,7 +27,8 @@ import (
 // agentFlows asks the agent of a node at its socket.
 func agentFlows(t *testing.T, node, query string) *flowapi.Flows {
 	t.Helper()
-	out := mustOnNode(t, node, "curl", "-s", "-m", "30", "--unix-socket", "/run/ovn-kubernetes/flows.sock", "http://agent/v1/flows?"+query)
+	out := world.MustOnNode(t, node, "curl", "-s", "-m", "30", "--unix-socket", "/run/ovn-kubernetes/flows.sock",
+		"http://agent/v1/flows?"+query)
 	flows := &flowapi.Flows{}
 	if err := json.Unmarshal([]byte(out), flows); err != nil {
 		t.Fatalf("flows of %s: %v: %s", node, err, out)
@@ -39,10 +40,10 @@ func agentFlows(t *testing.T, node, query string) *flowapi.Flows {
 // without traffic are not.
 func TestFlows_AgentHasThoseOfPodsWithTheirRules(t *testing.T) {
 	world.Test(t, world.Tools, world.Core)
-	ns := namespace(t)
-	server, client := listening(t, running(t, ns, "server", nodes[1])), running(t, ns, "client", nodes[2])
-	running(t, ns, "silent", nodes[2])
-	to := netip.AddrPortFrom(addresses(t, server)[0], echoPort)
+	ns := world.Namespace(t)
+	server, client := world.Pod(ns, "server", nodes[1]), world.Pod(ns, "client", nodes[2])
+	world.Run(t, server, client, world.Pod(ns, "silent", nodes[2]))
+	to := netip.AddrPortFrom(world.Addresses(server)[0], world.EchoPort)
 	for _, tc := range []struct {
 		pod, node string
 		ends      func(f *flowapi.Flow) bool
@@ -52,8 +53,8 @@ func TestFlows_AgentHasThoseOfPodsWithTheirRules(t *testing.T) {
 		}},
 		{"server", nodes[1], func(f *flowapi.Flow) bool { return len(f.To) == 1 && f.To[0].Pod == "server" }},
 	} {
-		eventually(t, flowsWithin, "flows of "+tc.pod, func() (bool, string) {
-			mustInPod(t, client, "probe", "dial", "tcp", to.String())
+		world.Eventually(t, flowsWithin, "flows of "+tc.pod, func() (bool, string) {
+			world.MustInPod(t, client, "probe", "dial", "tcp", to.String())
 			flows := agentFlows(t, tc.node, "why=true&namespace="+ns+"&pod="+tc.pod)
 			for i := range flows.Flows {
 				f := &flows.Flows[i]
@@ -67,17 +68,18 @@ func TestFlows_AgentHasThoseOfPodsWithTheirRules(t *testing.T) {
 	}
 	// What is not there is looked for in answers that have the flows of the connection.
 	isTCP := func(f flowapi.Flow) bool { return f.Protocol == "tcp" }
-	eventually(t, flowsWithin, "the client's node has flows of the client and none of the pod without connections", func() (bool, string) {
-		mustInPod(t, client, "probe", "dial", "tcp", to.String())
-		silent := agentFlows(t, nodes[2], "namespace="+ns+"&pod=silent").Flows
-		if slices.ContainsFunc(silent, isTCP) {
-			t.Fatalf("a pod without connections has flows: %+v", silent)
-		}
-		own := agentFlows(t, nodes[2], "namespace="+ns+"&pod=client").Flows
-		return slices.ContainsFunc(own, isTCP), fmt.Sprintf("%+v", own)
-	})
-	eventually(t, flowsWithin, "the server's node has flows of the server and none of the client", func() (bool, string) {
-		mustInPod(t, client, "probe", "dial", "tcp", to.String())
+	world.Eventually(t, flowsWithin, "the client's node has flows of the client and none of the pod without connections",
+		func() (bool, string) {
+			world.MustInPod(t, client, "probe", "dial", "tcp", to.String())
+			silent := agentFlows(t, nodes[2], "namespace="+ns+"&pod=silent").Flows
+			if slices.ContainsFunc(silent, isTCP) {
+				t.Fatalf("a pod without connections has flows: %+v", silent)
+			}
+			own := agentFlows(t, nodes[2], "namespace="+ns+"&pod=client").Flows
+			return slices.ContainsFunc(own, isTCP), fmt.Sprintf("%+v", own)
+		})
+	world.Eventually(t, flowsWithin, "the server's node has flows of the server and none of the client", func() (bool, string) {
+		world.MustInPod(t, client, "probe", "dial", "tcp", to.String())
 		if flows := agentFlows(t, nodes[1], "namespace="+ns+"&pod=client"); flows.Matched > 0 {
 			t.Fatalf("the other node has flows of the client: %+v", flows)
 		}
@@ -90,15 +92,17 @@ func TestFlows_AgentHasThoseOfPodsWithTheirRules(t *testing.T) {
 // token of an account that may list podflows; not to others.
 func TestFlows_AreForTheRelayAndAdministrators(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	at := flowEndpoint(t, nodes[1])
 	relay, err := cluster.client.CoreV1().Secrets(system).Get(t.Context(), "ovn-relay", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	file := "/tmp/" + ns + ".pem"
-	mustOnNode(t, nodes[2], "sh", "-c", fmt.Sprintf("umask 077; cat > %s <<'END'\n%s%sEND", file, relay.Data[corev1.TLSCertKey], relay.Data[corev1.TLSPrivateKeyKey]))
-	t.Cleanup(func() { mustOnNode(t, nodes[2], "rm", file) })
+	world.MustOnNode(t, nodes[2], "sh", "-c",
+		fmt.Sprintf("umask 077; cat > %s <<'END'\n%s%sEND", file, relay.Data[corev1.TLSCertKey],
+			relay.Data[corev1.TLSPrivateKeyKey]))
+	t.Cleanup(func() { world.MustOnNode(t, nodes[2], "rm", file) })
 	reader, tenant := accountToken(t, ns, "reader"), accountToken(t, ns, "tenant")
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: ns},
@@ -131,15 +135,17 @@ func TestFlows_AreForTheRelayAndAdministrators(t *testing.T) {
 		"chassis of a node":  {[]string{"--cert", "/var/lib/ovn-offload/chassis/tls.crt", "--key", "/var/lib/ovn-offload/chassis/tls.key"}, "401"},
 		"other certificates": {[]string{"--cert", file, "--tls-max", "1.2"}, "000"}, // TLS 1.3 keeps the client's name secret
 	} {
-		eventually(t, soon, "answer to "+name, func() (bool, string) {
-			out, _ := onNode(nodes[2], append([]string{"curl", "-sk", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}", "https://" + at.Address + "/v1/summary"}, tc.args...)...)
+		world.Eventually(t, world.Soon, "answer to "+name, func() (bool, string) {
+			out, _ := world.OnNode(nodes[2], append([]string{"curl", "-sk", "-m", "20", "-o", "/dev/null", "-w", "%{http_code}",
+				"https://" + at.Address + "/v1/summary"}, tc.args...)...)
 			if out == "200" && tc.want != "200" {
 				t.Fatalf("%s has an answer, want %s", name, tc.want)
 			}
 			return out == tc.want, out + ", want " + tc.want
 		})
 	}
-	out := mustOnNode(t, nodes[2], "sh", "-c", "openssl s_client -connect "+at.Address+" </dev/null 2>/dev/null | openssl x509 -noout -fingerprint -sha256")
+	out := world.MustOnNode(t, nodes[2], "sh", "-c",
+		"openssl s_client -connect "+at.Address+" </dev/null 2>/dev/null | openssl x509 -noout -fingerprint -sha256")
 	if got := strings.ToLower(strings.ReplaceAll(out, ":", "")); !strings.Contains(got, at.Fingerprint) {
 		t.Errorf("the certificate is another one than the NodeOffload's %s: %s", at.Fingerprint, out)
 	}
@@ -153,7 +159,7 @@ func flowEndpoint(t *testing.T, node string) *v1alpha1.AgentEndpoint {
 		t.Fatal(err)
 	}
 	var at *v1alpha1.AgentEndpoint
-	eventually(t, time.Minute, "the NodeOffload has the agent's address", func() (bool, string) {
+	world.Eventually(t, time.Minute, "the NodeOffload has the agent's address", func() (bool, string) {
 		u, err := client.Resource(v1alpha1.NodeOffloads()).Get(t.Context(), node, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -174,10 +180,11 @@ func authorized(t *testing.T, ns, account string, may authorizationv1.ResourceAt
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		User: "system:serviceaccount:" + ns + ":" + account, Groups: []string{"system:serviceaccounts", "system:serviceaccounts:" + ns, "system:authenticated"}, ResourceAttributes: &may,
 	}}
-	eventually(t, soon, fmt.Sprintf("account %s has the right to %s %s", account, may.Verb, may.Resource), func() (bool, string) {
-		got, err := cluster.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
-		return err == nil && got.Status.Allowed, fmt.Sprint(err)
-	})
+	world.Eventually(t, world.Soon, fmt.Sprintf("account %s has the right to %s %s", account, may.Verb, may.Resource),
+		func() (bool, string) {
+			got, err := cluster.client.AuthorizationV1().SubjectAccessReviews().Create(t.Context(), review, metav1.CreateOptions{})
+			return err == nil && got.Status.Allowed, fmt.Sprint(err)
+		})
 }
 
 // accountToken makes an account, and gives a token of it.

@@ -50,37 +50,39 @@ func TestOthers_KeepWhatTheyHaveOnNode(t *testing.T) {
 	node := nodes[1]
 	northbound := func(script string) {
 		t.Helper()
-		mustOnNode(t, nodes[0], "sh", "-c", script)
+		world.MustOnNode(t, nodes[0], "sh", "-c", script)
 	}
 	northbound(othersInNorthbound)
 	t.Cleanup(func() {
-		onNode(nodes[0], "sh", "-c", "ovn-nbctl --if-exists ls-del others -- --if-exists ls-del ours -- --if-exists lr-del others-router")
-		onNode(node, "sh", "-c", withoutOthers)
+		world.OnNode(nodes[0], "sh", "-c", "ovn-nbctl --if-exists ls-del others -- --if-exists ls-del ours -- --if-exists lr-del others-router")
+		world.OnNode(node, "sh", "-c", withoutOthers)
 	})
-	mustOnNode(t, node, "sh", "-c", othersOnNode)
-	eventually(t, podWithin, "the port of others is up", func() (bool, string) {
+	world.MustOnNode(t, node, "sh", "-c", othersOnNode)
+	world.Eventually(t, world.PodWithin, "the port of others is up", func() (bool, string) {
 		up := nbctl(t, "--bare", "--columns=up", "find", "Logical_Switch_Port", "name=others-port")
 		return strings.TrimSpace(up) == "true", up
 	})
 	state := func() string {
-		return mustOnNode(t, node, "sh", "-c", othersState) + nbctl(t, "--columns=_uuid,name,ports,external_ids", "list", "Logical_Switch", "others") +
+		return world.MustOnNode(t, node, "sh", "-c", othersState) + nbctl(t, "--columns=_uuid,name,ports,external_ids",
+			"list", "Logical_Switch", "others") +
 			nbctl(t, "--columns=_uuid,name,up,enabled", "list", "Logical_Switch_Port", "others-port") + nbctl(t, "--columns=_uuid,name,ports", "list", "Logical_Router", "others-router")
 	}
 	before := state()
-	mustOnNode(t, node, "sh", "-c", oursOnNode)
+	world.MustOnNode(t, node, "sh", "-c", oursOnNode)
 	restart(t, "agent@"+node)
 	restart(t, "controller")
 	restart(t, "nb") // a new connection: every owner is built again
-	eventually(t, podWithin, "the database takes rows", func() (bool, string) {
-		out, err := onNode(nodes[0], "sh", "-c", oursInNorthbound)
+	world.Eventually(t, world.PodWithin, "the database takes rows", func() (bool, string) {
+		out, err := world.OnNode(nodes[0], "sh", "-c", oursInNorthbound)
 		return err == nil, out
 	})
-	eventually(t, podWithin, "the leftovers of ours are gone, and the rules are back", func() (bool, string) {
-		left := mustOnNode(t, node, "sh", "-c", "ovs-vsctl --bare --columns=name find Interface name=ours1; nft list chain inet ovn-offload output | grep -c dnat || true") +
+	world.Eventually(t, world.PodWithin, "the leftovers of ours are gone, and the rules are back", func() (bool, string) {
+		left := world.MustOnNode(t, node, "sh", "-c",
+			"ovs-vsctl --bare --columns=name find Interface name=ours1; nft list chain inet ovn-offload output | grep -c dnat || true") +
 			nbctl(t, "--bare", "--columns=name", "find", "Logical_Switch", "name=ours")
 		return strings.TrimSpace(left) == "4", left
 	})
-	running(t, namespace(t), "later", node) // by all of them
+	world.Run(t, world.Pod(world.Namespace(t), "later", node)) // by all of them
 	if diff := cmp.Diff(before, state()); diff != "" {
 		t.Errorf("what others have, after (+) and before (-):\n%s", diff)
 	}

@@ -35,16 +35,16 @@ const (
 // arrives while another rule takes the place of ours, and not with ours.
 func TestGeneve_ForgedByPodReachesNoPod(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive, world.Strict)
-	ns := namespace(t)
-	attacker := unprivileged(t, ns, "attacker", nodes[1])
-	victim := running(t, ns, "victim", nodes[2])
-	end := machineAddresses(t, victim.Spec.NodeName)[0] // of the tunnels
+	ns := world.Namespace(t)
+	attacker, victim := world.Pod(ns, "attacker", nodes[1], world.Unprivileged()), world.Pod(ns, "victim", nodes[2])
+	world.Run(t, attacker, victim)
+	end := world.NodeAddresses(t, victim.Spec.NodeName)[0] // of the tunnels
 	ways := map[string]netip.AddrPort{
 		"direct":                     netip.AddrPortFrom(end, genevePort),
 		"by a ClusterIP":             leadingTo(t, ns, "cluster", end, nil),
 		"by another node's NodePort": leadingTo(t, ns, "third", end, at(t, nodes[0], corev1.ServiceExternalTrafficPolicyCluster)),
 	}
-	for _, to := range addresses(t, victim) {
+	for _, to := range world.Addresses(victim) {
 		for name, target := range ways {
 			wantForged(t, attacker, victim, name+", to "+to.String(), []string{"probe", "send", hex.EncodeToString(forged(t, victim, to, 10)), target.String()})
 		}
@@ -55,16 +55,17 @@ func TestGeneve_ForgedByPodReachesNoPod(t *testing.T) {
 // packet as if it were another node.
 func TestGeneve_ForgedOnLocalnetReachesNoPod(t *testing.T) {
 	world.Test(t, world.Node, world.Disruptive, world.Strict)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	apply(t, networkOf(ns, "wire", `"topology": "localnet", "physicalNetworkName": "physnet"`))
-	attacker, victim := onNetworks(t, ns, "attacker", nodes[1], "wire"), running(t, ns, "victim", nodes[2])
-	peer, end := machineAddresses(t, nodes[0])[0], machineAddresses(t, nodes[2])[0] // of the tunnels
-	mac := strings.TrimSpace(mustOnNode(t, nodes[2], "cat", "/sys/class/net/breth0/address"))
+	attacker, victim := world.Pod(ns, "attacker", nodes[1], world.OnNetworks("wire")), world.Pod(ns, "victim", nodes[2])
+	world.Run(t, attacker, victim)
+	peer, end := world.NodeAddresses(t, nodes[0])[0], world.NodeAddresses(t, nodes[2])[0] // of the tunnels
+	mac := strings.TrimSpace(world.MustOnNode(t, nodes[2], "cat", "/sys/class/net/breth0/address"))
 	// The pod does not answer for the address of the node.
 	script := fmt.Sprintf("set -e; ip link set net1 arp off; ip addr add %s dev net1; ip route add %s dev net1 src %s; ip neigh replace %s lladdr %s nud permanent dev net1",
 		netip.PrefixFrom(peer, peer.BitLen()), netip.PrefixFrom(end, end.BitLen()), peer, end, mac)
-	mustInPod(t, attacker, "sh", "-c", script)
-	to := addresses(t, victim)[0]
+	world.MustInPod(t, attacker, "sh", "-c", script)
+	to := world.Addresses(victim)[0]
 	wantForged(t, attacker, victim, "on a localnet", []string{"probe", "send", hex.EncodeToString(forged(t, victim, to, 10)), netip.AddrPortFrom(end, genevePort).String()})
 }
 
@@ -73,22 +74,22 @@ func wantForged(t *testing.T, attacker, victim *corev1.Pod, how string, send []s
 	t.Helper()
 	allowed := allowGeneve(t, attacker.Namespace)
 	// Open vSwitch has taken the attacker's MAC for that of the other end of the tunnel, and would send packets there for minutes.
-	t.Cleanup(func() { mustOnNode(t, nodes[2], "ovs-appctl", "tnl/neigh/flush") })
+	t.Cleanup(func() { world.MustOnNode(t, nodes[2], "ovs-appctl", "tnl/neigh/flush") })
 	before := refusedPackets(t, victim)
-	eventually(t, soon, "without the rules a forged packet arrives "+how, func() (bool, string) {
-		mustInPod(t, attacker, send...)
+	world.Eventually(t, world.Soon, "without the rules a forged packet arrives "+how, func() (bool, string) {
+		world.MustInPod(t, attacker, send...)
 		return refusedPackets(t, victim) > before, ""
 	})
 	allowed()
 	before = refusedPackets(t, victim)
 	for range 5 {
-		mustInPod(t, attacker, send...)
+		world.MustInPod(t, attacker, send...)
 	}
 	// Packets by the attacker's own tunnel are behind them.
 	own := 0
-	eventually(t, soon, "a packet of the attacker's own arrives", func() (bool, string) {
+	world.Eventually(t, world.Soon, "a packet of the attacker's own arrives", func() (bool, string) {
 		own++
-		mustInPod(t, attacker, "probe", "send", "00", netip.AddrPortFrom(addresses(t, victim)[0], closedPort).String())
+		world.MustInPod(t, attacker, "probe", "send", "00", netip.AddrPortFrom(world.Addresses(victim)[0], closedPort).String())
 		return refusedPackets(t, victim) > before, ""
 	})
 	if after := refusedPackets(t, victim); after > before+own {
@@ -101,20 +102,21 @@ func wantForged(t *testing.T, attacker, victim *corev1.Pod, how string, send []s
 // the place of ours. A host that is no node gets it always.
 func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 	world.Test(t, world.Node, world.Disruptive, world.Strict)
-	ns := namespace(t)
-	pod := unprivileged(t, ns, "pod", nodes[1])
-	pid := strings.TrimSpace(mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("probe serve %d </dev/null >/dev/null 2>&1 & echo $!", genevePort)))
-	t.Cleanup(func() { onNode(outside, "kill", pid) })
-	for _, host := range machineAddresses(t, outside) {
-		node := ofFamily(machineAddresses(t, nodes[2]), host)
-		if !ofFamily(addresses(t, pod), host).IsValid() || !node.IsValid() {
+	ns := world.Namespace(t)
+	pod := world.Run(t, world.Pod(ns, "pod", nodes[1], world.Unprivileged()))[0]
+	pid := strings.TrimSpace(world.MustOnNode(t, outside, "sh", "-c",
+		fmt.Sprintf("probe serve %d </dev/null >/dev/null 2>&1 & echo $!", genevePort)))
+	t.Cleanup(func() { world.OnNode(outside, "kill", pid) })
+	for _, host := range world.NodeAddresses(t, outside) {
+		node := world.OfFamily(world.NodeAddresses(t, nodes[2]), host)
+		if !world.OfFamily(world.Addresses(pod), host).IsValid() || !node.IsValid() {
 			continue
 		}
 		ask := func() (bool, string) {
-			out, err := inPod(ns, pod.Name, "probe", "dial", "udp", netip.AddrPortFrom(host, genevePort).String())
+			out, err := world.InPod(ns, pod.Name, "probe", "dial", "udp", netip.AddrPortFrom(host, genevePort).String())
 			return err == nil, out
 		}
-		eventually(t, soon, "a host that is no node gets Geneve", ask)
+		world.Eventually(t, world.Soon, "a host that is no node gets Geneve", ask)
 		fragments, masquerade, name := "ip[6:2] & 0x1fff != 0", "169.254.0.2", "local-4"
 		if node.Is6() {
 			fragments, masquerade, name = "ip6[6] == 44", "fd69::2", "local-6"
@@ -123,7 +125,7 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 		local := leadingTo(t, ns, name, node, at(t, nodes[2], corev1.ServiceExternalTrafficPolicyLocal))
 		send := func(size int, to netip.AddrPort) func() {
 			return func() {
-				mustInPod(t, pod, "probe", "send", hex.EncodeToString(make([]byte, size)), to.String())
+				world.MustInPod(t, pod, "probe", "send", hex.EncodeToString(make([]byte, size)), to.String())
 			}
 		}
 		// Between these nodes tunnels have no packets of this size.
@@ -139,7 +141,8 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 		for _, way := range tier.Pick(ways[1:], ways) {
 			came := way.came
 			allowed := allowGeneve(t, ns)
-			eventually(t, soon, fmt.Sprintf("without the rules Geneve comes to %s %s", node, way.name), func() (bool, string) { return came(), "" })
+			world.Eventually(t, world.Soon, fmt.Sprintf("without the rules Geneve comes to %s %s", node, way.name),
+				func() (bool, string) { return came(), "" })
 			allowed()
 			if came() {
 				t.Errorf("with the rules Geneve came to %s %s", node, way.name)
@@ -149,11 +152,12 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 		come := func(port uint16) bool {
 			return captured(t, fmt.Sprintf("%s and dst host %s", fragments, node), send(3000, netip.AddrPortFrom(node, port)))
 		}
-		eventually(t, soon, fmt.Sprintf("fragments to %s port %d come", node, closedPort), func() (bool, string) { return come(closedPort), "" })
+		world.Eventually(t, world.Soon, fmt.Sprintf("fragments to %s port %d come", node, closedPort),
+			func() (bool, string) { return come(closedPort), "" })
 		if come(genevePort) {
 			t.Errorf("fragments to %s port %d come", node, genevePort)
 		}
-		eventually(t, soon, "a host that is no node gets Geneve still", ask)
+		world.Eventually(t, world.Soon, "a host that is no node gets Geneve still", ask)
 	}
 }
 
@@ -162,10 +166,10 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 func forwarded(t *testing.T, address string, send func()) bool {
 	t.Helper()
 	to := regexp.MustCompile(`dst=` + regexp.QuoteMeta(address) + `,.*udp\(dst=6081\).*actions:(.*)`)
-	mustOnNode(t, nodes[2], "ovs-appctl", "dpctl/del-flows")
+	world.MustOnNode(t, nodes[2], "ovs-appctl", "dpctl/del-flows")
 	for range 10 {
 		send()
-		for _, flow := range to.FindAllStringSubmatch(mustOnNode(t, nodes[2], "ovs-appctl", "dpctl/dump-flows"), -1) {
+		for _, flow := range to.FindAllStringSubmatch(world.MustOnNode(t, nodes[2], "ovs-appctl", "dpctl/dump-flows"), -1) {
 			if flow[1] != "drop" {
 				return true
 			}
@@ -180,7 +184,7 @@ func captured(t *testing.T, filter string, send func()) bool {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
-		_, err := onNode(nodes[2], "timeout", "4", "tcpdump", "-ni", "eth0", "-c1", "-Q", "in", filter)
+		_, err := world.OnNode(nodes[2], "timeout", "4", "tcpdump", "-ni", "eth0", "-c1", "-Q", "in", filter)
 		done <- err
 	}()
 	for {
@@ -193,15 +197,6 @@ func captured(t *testing.T, filter string, send func()) bool {
 	}
 }
 
-// unprivileged is a pod that serves, without any capability.
-func unprivileged(t *testing.T, ns, name, node string) *corev1.Pod {
-	t.Helper()
-	pod := podObject(ns, name, node)
-	pod.Spec.Containers[0].SecurityContext.Capabilities = &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}}
-	create(t, pod)
-	return listening(t, waitPod(t, ns, name, "Running", isRunning))
-}
-
 // TestRouterAdvertisement_PodAndNodeTakeNone: a pod says to be a router; another pod of
 // the node and the node itself take no route from it, as the pod does whose sysctl is
 // set back to the kernel's default.
@@ -210,28 +205,28 @@ func TestRouterAdvertisement_PodAndNodeTakeNone(t *testing.T) {
 	if !slices.Contains(sixes(), true) {
 		t.Skip("a lab without IPv6")
 	}
-	ns, node := namespace(t), nodes[1]
-	pods := allRunning(t, podObject(ns, "rogue", node), podObject(ns, "pod", node), podObject(ns, "open", node))
+	ns, node := world.Namespace(t), nodes[1]
+	pods := world.Run(t, world.Pod(ns, "rogue", node), world.Pod(ns, "pod", node), world.Pod(ns, "open", node))
 	rogue, pod, open := pods[0], pods[1], pods[2]
-	own := addresses(t, open)[0].String()
+	own := world.Addresses(open)[0].String()
 	const script = `for ns in $(ip netns list | cut -d' ' -f1); do ip -n $ns addr show dev eth0 2>/dev/null | grep -q "inet6* $1/" && ip netns exec $ns sysctl -qw net.ipv6.conf.eth0.accept_ra=1 && echo opened; done`
-	if out, err := onNode(node, "sh", "-c", script, "sh", own); !strings.Contains(out, "opened") {
+	if out, err := world.OnNode(node, "sh", "-c", script, "sh", own); !strings.Contains(out, "opened") {
 		t.Fatalf("opening pod %s: %v: %s", own, err, out)
 	}
 	learned := func(pod *corev1.Pod) string {
-		return mustInPod(t, pod, "sh", "-c", "ip -6 route show default | grep 'proto ra' || true")
+		return world.MustInPod(t, pod, "sh", "-c", "ip -6 route show default | grep 'proto ra' || true")
 	}
-	eventually(t, soon, "the pod that listens to routers has a route", func() (bool, string) {
-		mustInPod(t, rogue, "probe", "advertise", "eth0")
+	world.Eventually(t, world.Soon, "the pod that listens to routers has a route", func() (bool, string) {
+		world.MustInPod(t, rogue, "probe", "advertise", "eth0")
 		return learned(open) != "", ""
 	})
 	if got := learned(pod); got != "" {
 		t.Errorf("a pod has taken the route %s", got)
 	}
-	if got, _ := onNode(node, "sh", "-c", "ip -6 route show | grep 'proto ra' | grep ovn-k8s-mp0"); got != "" {
+	if got, _ := world.OnNode(node, "sh", "-c", "ip -6 route show | grep 'proto ra' | grep ovn-k8s-mp0"); got != "" {
 		t.Errorf("the node has taken the route %s", got)
 	}
-	if got := strings.TrimSpace(mustOnNode(t, node, "sysctl", "-n", "net.ipv6.conf.ovn-k8s-mp0.accept_ra")); got != "0" {
+	if got := strings.TrimSpace(world.MustOnNode(t, node, "sysctl", "-n", "net.ipv6.conf.ovn-k8s-mp0.accept_ra")); got != "0" {
 		t.Errorf("accept_ra of the management port is %s", got)
 	}
 }
@@ -253,7 +248,7 @@ func allowGeneve(t *testing.T, ns string) func() {
 	}
 	remove := func() {
 		for _, name := range switches {
-			onNode(nodes[0], "ovn-nbctl", "acl-del", name, "from-lport", "2000", match)
+			world.OnNode(nodes[0], "ovn-nbctl", "acl-del", name, "from-lport", "2000", match)
 		}
 		synced(t)
 	}
@@ -265,7 +260,7 @@ func allowGeneve(t *testing.T, ns string) func() {
 // refusedPackets is how many UDP packets have come to a pod's ports on which nothing listens.
 func refusedPackets(t *testing.T, pod *corev1.Pod) int {
 	t.Helper()
-	out := mustInPod(t, pod, "cat", "/proc/net/snmp", "/proc/net/snmp6")
+	out := world.MustInPod(t, pod, "cat", "/proc/net/snmp", "/proc/net/snmp6")
 	four := regexp.MustCompile(`(?m)^Udp: \d+ (\d+)`).FindStringSubmatch(out)
 	six := regexp.MustCompile(`(?m)^Udp6NoPorts\s+(\d+)`).FindStringSubmatch(out)
 	if four == nil || six == nil {
@@ -296,13 +291,14 @@ func at(t *testing.T, node string, policy corev1.ServiceExternalTrafficPolicy) f
 func leadingTo(t *testing.T, ns, name string, end netip.Addr, change func(*corev1.ServiceSpec) string) netip.AddrPort {
 	t.Helper()
 	node, single := "", corev1.IPFamilyPolicySingleStack
-	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 		family := corev1.IPv4Protocol
 		if end.Is6() {
 			family = corev1.IPv6Protocol
 		}
 		spec.Selector, spec.IPFamilyPolicy, spec.IPFamilies = nil, &single, []corev1.IPFamily{family}
-		spec.Ports = []corev1.ServicePort{{Name: "udp", Protocol: corev1.ProtocolUDP, Port: servicePort, TargetPort: intstr.FromInt32(genevePort)}}
+		spec.Ports = []corev1.ServicePort{{Name: "udp", Protocol: corev1.ProtocolUDP, Port: world.ServicePort,
+			TargetPort: intstr.FromInt32(genevePort)}}
 		if change != nil {
 			node = change(spec)
 		}
@@ -321,9 +317,9 @@ func leadingTo(t *testing.T, ns, name string, end netip.Addr, change func(*corev
 		t.Fatal(err)
 	}
 	if node == "" {
-		return netip.AddrPortFrom(clusterAddresses(web)[0], servicePort)
+		return netip.AddrPortFrom(world.ClusterAddresses(web)[0], world.ServicePort)
 	}
-	return netip.AddrPortFrom(ofFamily(machineAddresses(t, node), end), uint16(web.Spec.Ports[0].NodePort))
+	return netip.AddrPortFrom(world.OfFamily(world.NodeAddresses(t, node), end), uint16(web.Spec.Ports[0].NodePort))
 }
 
 // forged is the payload of a tunnel's packet: UDP with so many bytes from the node of a
@@ -332,7 +328,8 @@ func leadingTo(t *testing.T, ns, name string, end netip.Addr, change func(*corev
 func forged(t *testing.T, victim *corev1.Pod, to netip.Addr, size int) []byte {
 	t.Helper()
 	key := func(table, condition string) uint64 {
-		out := mustOnNode(t, nodes[0], "ovn-sbctl", "--timeout=20", "--bare", "--columns=tunnel_key", "find", table, condition)
+		out := world.MustOnNode(t, nodes[0], "ovn-sbctl", "--timeout=20", "--bare", "--columns=tunnel_key", "find", table,
+			condition)
 		number, err := strconv.ParseUint(strings.TrimSpace(out), 10, 24)
 		if err != nil {
 			t.Fatalf("key of %s in %s: %v", condition, table, err)

@@ -63,7 +63,7 @@ func (i guestImage) start(t *testing.T, pod *corev1.Pod, network *contract.PodNe
 	if network.Role == string(contract.RolePrimary) {
 		link, address = contract.PrimaryInterface, "dhcp"
 	}
-	mustInPod(t, pod, "sh", "-ec", `ip link set $1 down; ip addr flush dev $1; ip link set $1 address 02:00:00:00:00:fe
+	world.MustInPod(t, pod, "sh", "-ec", `ip link set $1 down; ip addr flush dev $1; ip link set $1 address 02:00:00:00:00:fe
 ip link add br1 type bridge; ip link set $1 master br1; ip tuntap add tap1 mode tap; ip link set tap1 master br1
 for link in $1 tap1 br1; do ip link set $link up; done`, "sh", link)
 	dir := t.TempDir()
@@ -72,7 +72,7 @@ for link in $1 tap1 br1; do ip link set $link up; done`, "sh", link)
 		"--net=/proc/" + processInPod(t, pod) + "/ns/net", "qemu-system-x86_64", "-machine", "q35", "-accel", "tcg", "-cpu", "max", "-m", "256",
 		"-display", "none", "-nodefaults", "-no-user-config", "-serial", "file:" + filepath.Join(dir, "console"),
 		"-kernel", i.kernel, "-initrd", i.initrd, "-append",
-		fmt.Sprintf("console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off -- guest %s %d vm", address, echoPort),
+		fmt.Sprintf("console=ttyS0 quiet panic=-1 rdinit=/init mitigations=off -- guest %s %d vm", address, world.EchoPort),
 		"-netdev", "tap,id=net,ifname=tap1,script=no,downscript=no", "-device", "virtio-net-pci,netdev=net,mac=" + network.MAC.String(),
 		"-monitor", "unix:" + g.control + ",server=on,wait=off",
 	}
@@ -98,7 +98,7 @@ for link in $1 tap1 br1; do ip link set $link up; done`, "sh", link)
 // processInPod is the number on the host of a process with the network of a pod.
 func processInPod(t *testing.T, pod *corev1.Pod) string {
 	t.Helper()
-	namespace := strings.TrimSpace(mustInPod(t, pod, "readlink", "/proc/self/ns/net"))
+	namespace := strings.TrimSpace(world.MustInPod(t, pod, "readlink", "/proc/self/ns/net"))
 	links, err := filepath.Glob("/proc/[0-9]*/ns/net")
 	if err != nil {
 		t.Fatal(err)
@@ -140,9 +140,9 @@ func (g guest) do(t *testing.T, command string) string {
 // boots waits until a guest, which has no hardware to help it, answers.
 func boots(t *testing.T, client *corev1.Pod, address netip.Addr) {
 	t.Helper()
-	at := netip.AddrPortFrom(address, echoPort).String()
-	eventually(t, 4*time.Minute, "the guest answers at "+at, func() (bool, string) {
-		out, err := inPod(client.Namespace, client.Name, "probe", "dial", "tcp", at)
+	at := netip.AddrPortFrom(address, world.EchoPort).String()
+	world.Eventually(t, 4*time.Minute, "the guest answers at "+at, func() (bool, string) {
+		out, err := world.InPod(client.Namespace, client.Name, "probe", "dial", "tcp", at)
 		return err == nil && strings.HasSuffix(strings.TrimSpace(out), " vm"), out
 	})
 }
@@ -154,10 +154,11 @@ func (i guestImage) move(t *testing.T, from guest, target *corev1.Pod, network *
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "incoming")
 	to := i.start(t, target, network, socket)
-	eventually(t, soon, "QEMU listens", func() (bool, string) { _, err := os.Stat(socket); return err == nil, fmt.Sprint(err) })
+	world.Eventually(t, world.Soon, "QEMU listens",
+		func() (bool, string) { _, err := os.Stat(socket); return err == nil, fmt.Sprint(err) })
 	from.do(t, "stop")
 	from.do(t, "migrate -d unix:"+socket)
-	eventually(t, 2*time.Minute, "the guest has moved", func() (bool, string) {
+	world.Eventually(t, 2*time.Minute, "the guest has moved", func() (bool, string) {
 		state := from.do(t, "info migrate")
 		return strings.Contains(state, "completed"), state
 	})
@@ -183,14 +184,14 @@ func TestVirtualMachine_InPodsOfItsNetwork(t *testing.T) {
 	tier.Full(t, "it boots virtual machines; TestVirtualMachine_MovesWithItsAddress is in the gate")
 	onlyInLab(t, "it runs QEMU in the namespaces of pods")
 	image := newGuestImage(t)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.77.0.0/24", "allowPersistentIPs": true, "mtu": 1300`)+
 		fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1alpha1\nkind: IPAMClaim\nmetadata: {namespace: %[1]s, name: db}\nspec: {network: %[1]s.flat, interface: net1}\n", ns))
 	launcher := func(name, node string) *corev1.Pod {
 		pod, privileged := machinePod(wish{ns, name, node, "[" + selected("flat", `"ipam-claim-reference": "db"`) + "]"}), true
 		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
-		create(t, pod)
-		return waitPod(t, ns, name, "Running", isRunning)
+		world.Create(t, pod)
+		return world.WaitPod(t, ns, name, "Running", world.IsRunning)
 	}
 	source := launcher("source", nodes[1])
 	client := allOnNetworks(t, wish{ns, "client", nodes[0], "flat"})["client"]
@@ -201,14 +202,14 @@ func TestVirtualMachine_InPodsOfItsNetwork(t *testing.T) {
 
 	running := map[string]*flow{}
 	for _, network := range []string{"tcp", "udp"} {
-		running[network] = startFlow(t, ns, "client", network, netip.AddrPortFrom(address, echoPort))
+		running[network] = startFlow(t, ns, "client", network, netip.AddrPortFrom(address, world.EchoPort))
 	}
 	target := launcher("target", nodes[2])
 	image.move(t, machine, target, own, running)
-	deletePod(t, ns, "source")
+	world.DeletePod(t, ns, "source")
 	waitGone(t, ns, "source")
 	comesFrom(t, client, address.String(), "vm")
-	deletePod(t, ns, "target")
+	world.DeletePod(t, ns, "target")
 	waitGone(t, ns, "target")
 	unanswered(t, client, address.String())
 
@@ -236,8 +237,8 @@ func TestVirtualMachine_GuestMovesOnItsPrimaryNetwork(t *testing.T) {
 		pod, privileged := x.launcherPod(name, node), true
 		pod.Annotations[contract.VMAddressKey] = ""
 		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
-		create(t, pod)
-		return waitPod(t, x.ns, name, "Running", isRunning)
+		world.Create(t, pod)
+		return world.WaitPod(t, x.ns, name, "Running", world.IsRunning)
 	}
 	source, web := launcher("source", nodes[1]), x.machineService(t)
 	own := attachmentOf(t, source, x.ns+"/main")
@@ -245,21 +246,22 @@ func TestVirtualMachine_GuestMovesOnItsPrimaryNetwork(t *testing.T) {
 	machine := image.start(t, source, own, "")
 	boots(t, x.pods[0], address)
 	running := map[string]*flow{}
-	at := netip.AddrPortFrom(address, echoPort)
+	at := netip.AddrPortFrom(address, world.EchoPort)
 	for _, client := range x.pods {
 		comesFrom(t, client, address.String(), "vm")
 		running["tcp from "+client.Spec.NodeName] = startFlow(t, x.ns, client.Name, "tcp", at)
 		running["udp from "+client.Spec.NodeName] = startFlow(t, x.ns, client.Name, "udp", at)
 	}
-	running["tcp to the service"] = startFlow(t, x.ns, x.pods[0].Name, "tcp", netip.AddrPortFrom(ofFamily(clusterAddresses(web), address), servicePort))
+	running["tcp to the service"] = startFlow(t, x.ns, x.pods[0].Name, "tcp",
+		netip.AddrPortFrom(world.OfFamily(world.ClusterAddresses(web), address), world.ServicePort))
 	target := launcher("target", nodes[2])
 	image.move(t, machine, target, own, running)
-	deletePod(t, x.ns, "source")
+	world.DeletePod(t, x.ns, "source")
 	waitGone(t, x.ns, "source")
 	for _, client := range x.pods {
 		comesFrom(t, client, address.String(), "vm")
 	}
-	deletePod(t, x.ns, "target")
+	world.DeletePod(t, x.ns, "target")
 	waitGone(t, x.ns, "target")
 	unanswered(t, x.pods[0], address.String())
 }

@@ -67,7 +67,7 @@ func helmTestFails(t *testing.T) {
 	}()
 	policy := &networkingv1.NetworkPolicy{ObjectMeta: metav1.ObjectMeta{Name: "not-of-the-test"}}
 	policy.Spec.PodSelector.MatchLabels = map[string]string{"ovn-offload.io/test-pod": "other"}
-	eventually(t, 4*soon, "the namespace of the quick form takes a policy", func() (bool, string) {
+	world.Eventually(t, 4*world.Soon, "the namespace of the quick form takes a policy", func() (bool, string) {
 		_, err := cluster.client.NetworkingV1().NetworkPolicies(conncheck.Namespace).Create(t.Context(), policy, metav1.CreateOptions{})
 		return err == nil, fmt.Sprint(err)
 	})

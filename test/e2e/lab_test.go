@@ -34,7 +34,7 @@ func TestLab_DownLeavesNothing(t *testing.T) {
 			if err := up.Start(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, 10*time.Minute, "the lab has left a trace", func() (bool, string) {
+			world.Eventually(t, 10*time.Minute, "the lab has left a trace", func() (bool, string) {
 				return !slices.Equal(machineState(t), before), ""
 			})
 			time.Sleep(later) // another moment
@@ -50,7 +50,7 @@ func TestLab_DownLeavesNothing(t *testing.T) {
 			}
 		})
 	}
-	if out, err := onNode(nodes[1], "true"); err != nil {
+	if out, err := world.OnNode(nodes[1], "true"); err != nil {
 		t.Errorf("the first lab suffered: %v: %s", err, out)
 	}
 }

@@ -35,7 +35,7 @@ func machineTenant(t *testing.T, four, six string) tenant {
 
 // launcherPod is a pod of the virtual machine db on the primary network.
 func (x tenant) launcherPod(name, node string) *corev1.Pod {
-	pod := podObject(x.ns, name, node, "probe", "serve", fmt.Sprint(echoPort), name)
+	pod := world.Pod(x.ns, name, node, world.Named())
 	pod.Labels[contract.VMLabel] = "db"
 	pod.Annotations = map[string]string{contract.DefaultNetworkKey: `[{"name":"default","namespace":"ovn-kubernetes","ipam-claim-reference":"db"}]`}
 	return pod
@@ -44,14 +44,14 @@ func (x tenant) launcherPod(name, node string) *corev1.Pod {
 // launcher makes a launcherPod.
 func (x tenant) launcher(t *testing.T, name, node string) *corev1.Pod {
 	t.Helper()
-	create(t, x.launcherPod(name, node))
-	return listening(t, waitPod(t, x.ns, name, "Running", isRunning))
+	world.Create(t, x.launcherPod(name, node))
+	return world.Running(t, x.ns, name)
 }
 
 // machineService has the pods of the virtual machine db as endpoints.
 func (x tenant) machineService(t *testing.T) *corev1.Service {
 	t.Helper()
-	return service(t, x.ns, func(spec *corev1.ServiceSpec) {
+	return world.Service(t, x.ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.Selector = corev1.ServiceTypeNodePort, map[string]string{contract.VMLabel: "db"}
 	})
 }
@@ -60,8 +60,8 @@ func (x tenant) machineService(t *testing.T) *corev1.Service {
 func routerOf(t *testing.T, pod *corev1.Pod, network *contract.PodNetwork) (mac string) {
 	t.Helper()
 	for _, gateway := range network.Gateways {
-		mustInPod(t, pod, "ping", "-c1", "-w10", "-I", contract.PrimaryInterface, gateway.String())
-		seen := strings.Fields(mustInPod(t, pod, "ip", "neigh", "show", gateway.String(), "dev", contract.PrimaryInterface))
+		world.MustInPod(t, pod, "ping", "-c1", "-w10", "-I", contract.PrimaryInterface, gateway.String())
+		seen := strings.Fields(world.MustInPod(t, pod, "ip", "neigh", "show", gateway.String(), "dev", contract.PrimaryInterface))
 		at := slices.Index(seen, "lladdr") + 1
 		if at == 0 || mac != "" && seen[at] != mac {
 			t.Fatalf("neighbor %s: %q, before %s", gateway, seen, mac)
@@ -85,19 +85,21 @@ func TestVirtualMachine_MovesOnItsPrimaryNetwork(t *testing.T) {
 		t.Helper()
 		for _, address := range own.Addresses {
 			comesFrom(t, client, address.Addr().String(), name)
-			at := netip.AddrPortFrom(ofFamily(machineAddresses(t, nodes[0]), address.Addr()), uint16(web.Spec.Ports[0].NodePort)).String()
-			eventually(t, serviceWithin, "the external host has an answer of "+name+" at "+at, func() (bool, string) {
-				got, err := askFrom(outside, "tcp", at)
-				return err == nil && got.server == name, fmt.Sprint(got, err)
+			at := netip.AddrPortFrom(world.OfFamily(world.NodeAddresses(t, nodes[0]), address.Addr()),
+				uint16(web.Spec.Ports[0].NodePort)).String()
+			world.Eventually(t, world.ServiceWithin, "the external host has an answer of "+name+" at "+at, func() (bool, string) {
+				got, err := world.FromNode(outside).Ask("tcp", at)
+				return err == nil && got.Server == name, fmt.Sprint(got, err)
 			})
 		}
 	}
 	cutOff := func(pod, other *corev1.Pod) {
 		t.Helper()
-		becomes(t, pod, false, x.echoes(t, 0)...)
+		world.Reaches(t, pod, false, x.echoes(t, 0)...)
 		for _, gateway := range own.Gateways {
-			ping := pings([]string{"-I", contract.PrimaryInterface, gateway.String()})
-			failsBeside(t, "the router answers "+pod.Name, podTries(pod, ping...), podTries(other, ping...))
+			ping := world.Pings([]string{"-I", contract.PrimaryInterface, gateway.String()})
+			world.FailsBeside(t, "the router answers "+pod.Name, world.FromPod(pod).Tries(ping...),
+				world.FromPod(other).Tries(ping...))
 		}
 	}
 	answers("source")
@@ -107,16 +109,16 @@ func TestVirtualMachine_MovesOnItsPrimaryNetwork(t *testing.T) {
 	}
 	answers("source")
 	cutOff(target, source)
-	becomes(t, source, true, x.echoes(t, 0)...)
+	world.Reaches(t, source, true, x.echoes(t, 0)...)
 
 	movedTo(t, target)
 	answers("target")
 	if got := routerOf(t, target, own); got != hop {
 		t.Errorf("the router has the MAC %s at the target, and %s at the source", got, hop)
 	}
-	becomes(t, target, true, x.echoes(t, 0)...)
+	world.Reaches(t, target, true, x.echoes(t, 0)...)
 	cutOff(source, target)
-	deletePod(t, x.ns, "source")
+	world.DeletePod(t, x.ns, "source")
 	waitGone(t, x.ns, "source")
 	answers("target")
 	routerOf(t, target, own)
@@ -139,23 +141,23 @@ func onFour(claimed bool, mac, host string) string {
 // go on, as those to another pod do. The third attempt succeeds: the target answers then, and the connections end.
 func TestVirtualMachine_FailedMoveKeepsItsSource(t *testing.T) {
 	world.Test(t, world.Primary)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	const localnet = `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": `
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.85.0.0/24", "allowPersistentIPs": true`)+networkOf(ns, "bare", `"topology": "layer2"`)+
 		networkOf(ns, "lan", localnet+`81, "subnets": "10.85.2.0/24", "allowPersistentIPs": true`)+networkOf(ns, "barelan", localnet+`82`)+
 		claims(ns, map[string]string{"db.flat": ns + ".flat", "db.lan": ns + ".lan"}))
 	launcher := func(name, node string) *corev1.Pod {
-		create(t, machinePod(wish{ns, name, node, onFour(true, "02:85:00:00:00:01", "1")}))
-		return listening(t, waitPod(t, ns, name, "Running", isRunning))
+		world.Create(t, machinePod(wish{ns, name, node, onFour(true, "02:85:00:00:00:01", "1")}))
+		return world.Running(t, ns, name)
 	}
 	source := launcher("source", nodes[1])
 	client := allOnNetworks(t, wish{ns, "client", nodes[0], onFour(false, "02:85:00:00:00:02", "2")}, wish{ns, "witness", nodes[1], onFour(false, "02:85:00:00:00:03", "3")})["client"]
-	witness := waitPod(t, ns, "witness", "Running", isRunning)
+	witness := world.WaitPod(t, ns, "witness", "Running", world.IsRunning)
 	targets, witnesses, own := map[string]netip.AddrPort{}, map[string]netip.AddrPort{}, []string{}
 	var ends []string
 	for _, network := range []string{"flat", "bare", "lan", "barelan"} {
-		at := netip.AddrPortFrom(furtherAddress(t, source, network), echoPort)
-		witnesses["tcp "+network] = netip.AddrPortFrom(furtherAddress(t, witness, network), echoPort)
+		at := netip.AddrPortFrom(furtherAddress(t, source, network), world.EchoPort)
+		witnesses["tcp "+network] = netip.AddrPortFrom(furtherAddress(t, witness, network), world.EchoPort)
 		targets["tcp "+network], ends, own = at, append(ends, "tcp:"+at.String(), "udp:"+at.String()), append(own, furtherAddress(t, client, network).String())
 	}
 	connect := func(targets map[string]netip.AddrPort) map[string]*flow {
@@ -169,7 +171,8 @@ func TestVirtualMachine_FailedMoveKeepsItsSource(t *testing.T) {
 	rows := portsOf(t, ns+"_source")
 	answeredBySource := func() {
 		t.Helper()
-		for line := range strings.Lines(mustInPod(t, client, append([]string{"probe", "count", "5", longPatience}, ends...)...)) {
+		for line := range strings.Lines(world.MustInPod(t, client,
+			append([]string{"probe", "count", "5", world.LongPatience}, ends...)...)) {
 			if !strings.Contains(line, " 5 ") || !strings.HasSuffix(line, " source\n") {
 				t.Errorf("the client counts %q, want 5 answers of the source", line)
 			}
@@ -188,13 +191,14 @@ func TestVirtualMachine_FailedMoveKeepsItsSource(t *testing.T) {
 		return target
 	}
 	attempt("first")
-	deletePod(t, ns, "first")
+	world.DeletePod(t, ns, "first")
 	waitGone(t, ns, "first")
 	answeredBySource()
 	attempt("second")
-	_, _ = inPod(ns, "second", "sh", "-c", "kill 1") // it may end with the container's first process, before it answers
-	waitPod(t, ns, "second", "Failed", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
-	eventually(t, soon, "the failed pod has no port", func() (bool, string) { left := portsOf(t, ns+"_second"); return left == "", left })
+	_, _ = world.InPod(ns, "second", "sh", "-c", "kill 1") // it may end with the container's first process, before it answers
+	world.WaitPod(t, ns, "second", "Failed", func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodFailed })
+	world.Eventually(t, world.Soon, "the failed pod has no port",
+		func() (bool, string) { left := portsOf(t, ns+"_second"); return left == "", left })
 	answeredBySource()
 
 	third := attempt("third")

@@ -38,9 +38,9 @@ func movedTo(t *testing.T, pod *corev1.Pod) {
 // comesFrom waits until a pod answers at an address.
 func comesFrom(t *testing.T, from *corev1.Pod, to, name string) {
 	t.Helper()
-	target := netip.AddrPortFrom(netip.MustParseAddr(to), echoPort).String()
-	eventually(t, soon, name+" answers at "+to, func() (bool, string) {
-		out, err := inPod(from.Namespace, from.Name, "probe", "dial", "tcp", target)
+	target := netip.AddrPortFrom(netip.MustParseAddr(to), world.EchoPort).String()
+	world.Eventually(t, world.Soon, name+" answers at "+to, func() (bool, string) {
+		out, err := world.InPod(from.Namespace, from.Name, "probe", "dial", "tcp", target)
 		return err == nil && strings.HasSuffix(strings.TrimSpace(out), " "+name), out
 	})
 }
@@ -55,27 +55,28 @@ func TestVirtualMachine_MovesWithItsAddress(t *testing.T) {
 	for _, topology := range tier.Pick([]string{layer2}, []string{layer2, localnet}) {
 		each[strings.Split(topology, `"`)[3]] = func(t *testing.T) { moves(t, topology) }
 	}
-	atOnce(t, each)
+	world.AtOnce(t, each)
 }
 
 // moves has a virtual machine move on a network of a topology.
 func moves(t *testing.T, topology string) {
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	apply(t, networkOf(ns, "flat", topology+`, "subnets": "10.77.0.0/24", "allowPersistentIPs": true`)+
 		networkOf(ns, "bare", `"topology": "layer2"`)+
 		fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1alpha1\nkind: IPAMClaim\nmetadata: {namespace: %[1]s, name: db}\nspec: {network: %[1]s.flat, interface: net1}\n", ns))
 	claimed := "[" + selected("flat", `"ipam-claim-reference": "db"`) + "," + selected("bare", `"mac": "02:77:00:00:00:01", "ips": ["10.78.0.1/24"]`) + "]"
-	create(t, machinePod(wish{ns, "source", nodes[1], claimed}))
+	world.Create(t, machinePod(wish{ns, "source", nodes[1], claimed}))
 	pods := allOnNetworks(t, wish{ns, "client", nodes[0], "flat"})
-	source := listening(t, waitPod(t, ns, "source", "Running", isRunning))
+	source := world.Running(t, ns, "source")
 	address := addressOn(t, source, ns+"/flat").String()
 	answeredBy(t, pods["client"], address, "source")
 
 	thief := machinePod(wish{ns, "thief", nodes[2], "[" + selected("bare", `"mac": "02:77:00:00:00:01"`) + "]"})
 	thief.Labels[contract.VMLabel] = "web"
-	create(t, thief)
-	create(t, machinePod(wish{ns, "target", nodes[2], "[" + selected("flat", `"ipam-claim-reference": "db"`) + "," + selected("bare", `"mac": "02:77:00:00:00:01"`) + "]"}))
-	target := listening(t, waitPod(t, ns, "target", "Running", isRunning))
+	world.Create(t, thief)
+	world.Create(t, machinePod(wish{ns, "target", nodes[2],
+		"[" + selected("flat", `"ipam-claim-reference": "db"`) + "," + selected("bare", `"mac": "02:77:00:00:00:01"`) + "]"}))
+	target := world.Running(t, ns, "target")
 	if got := addressOn(t, target, ns+"/flat").String(); got != address {
 		t.Errorf("the target has %s, not %s", got, address)
 	}
@@ -90,7 +91,7 @@ func moves(t *testing.T, topology string) {
 	comesFrom(t, pods["client"], address, "target")
 	answeredBy(t, target, client, "client")
 	unanswered(t, source, client)
-	deletePod(t, ns, "source")
+	world.DeletePod(t, ns, "source")
 	waitGone(t, ns, "source")
 	answeredBy(t, pods["client"], address, "target")
 }
@@ -104,27 +105,28 @@ func TestVirtualMachine_AsksForItsAddress(t *testing.T) {
 	apply(t, networkOf(x.ns, "flat", `"topology": "layer2", "subnets": "10.87.0.0/24,fd87::/64"`))
 	privileged := true
 	guest := func(name string, labels map[string]string) *corev1.Pod {
-		pod := podObject(x.ns, name, nodes[1])
+		pod := world.Pod(x.ns, name, nodes[1])
 		pod.Annotations = map[string]string{contract.VMAddressKey: "", contract.NetworksKey: "flat"}
 		for key, value := range labels {
 			pod.Labels[key] = value
 		}
 		pod.Spec.Containers[0].SecurityContext = &corev1.SecurityContext{Privileged: &privileged}
-		create(t, pod)
-		return waitPod(t, x.ns, name, "Running", isRunning)
+		world.Create(t, pod)
+		return world.WaitPod(t, x.ns, name, "Running", world.IsRunning)
 	}
 	machine, plain := guest("machine", map[string]string{contract.VMLabel: "db"}), guest("plain", nil)
 	network := attachmentOf(t, machine, x.ns+"/main")
 	for i, own := range network.Addresses {
-		if has := mustInPod(t, machine, "ip", "addr", "show", "dev", contract.PrimaryInterface); strings.Contains(has, own.Addr().String()+"/") {
+		if has := world.MustInPod(t, machine, "ip", "addr", "show", "dev", contract.PrimaryInterface); strings.Contains(has,
+			own.Addr().String()+"/") {
 			t.Errorf("the pod has the address of its virtual machine: %s", has)
 		}
 		asks(t, machine, plain, network, i)
 		// The virtual machine takes the address, and is a pod of the network then.
-		mustInPod(t, machine, "sh", "-c", fmt.Sprintf("ip addr add %[1]s dev %[2]s nodad && ip route replace default via %[3]s dev %[2]s", own, contract.PrimaryInterface, network.Gateways[i]))
-		becomes(t, x.pods[1], true, netip.AddrPortFrom(own.Addr(), echoPort))
+		world.MustInPod(t, machine, "sh", "-c", fmt.Sprintf("ip addr add %[1]s dev %[2]s nodad && ip route replace default via %[3]s dev %[2]s", own, contract.PrimaryInterface, network.Gateways[i]))
+		world.Reaches(t, x.pods[1], true, netip.AddrPortFrom(own.Addr(), world.EchoPort))
 	}
-	becomes(t, machine, true, x.echoes(t, 1)...)
+	world.Reaches(t, machine, true, x.echoes(t, 1)...)
 }
 
 // asks checks what DHCP, and the router in IPv6, say to a virtual machine about one of its addresses, and that nothing is said
@@ -141,13 +143,14 @@ func asks(t *testing.T, machine, plain *corev1.Pod, network *contract.PodNetwork
 			"router=%s managed=true preference=low lifetime=true mac=%s mtu=1300 prefix=%s autonomous=false", netdev.LinkLocal([6]byte(mac)).Addr(), mac, own.Masked())}}
 	}
 	for _, q := range questions {
-		if got := strings.TrimSpace(mustInPod(t, machine, "probe", q.probe, contract.PrimaryInterface)); got != q.answer {
+		if got := strings.TrimSpace(world.MustInPod(t, machine, "probe", q.probe, contract.PrimaryInterface)); got != q.answer {
 			t.Errorf("%s gives %q, want %q", q.probe, got, q.answer)
 		}
-		if out, err := inPod(machine.Namespace, machine.Name, "probe", q.probe, "net1"); err == nil {
+		if out, err := world.InPod(machine.Namespace, machine.Name, "probe", q.probe, "net1"); err == nil {
 			t.Errorf("%s has an answer on a secondary network: %s", q.probe, out)
 		}
-		if out, err := inPod(plain.Namespace, plain.Name, "probe", q.probe, contract.PrimaryInterface); err == nil && q.probe != "solicit" {
+		if out, err := world.InPod(plain.Namespace, plain.Name, "probe", q.probe,
+			contract.PrimaryInterface); err == nil && q.probe != "solicit" {
 			t.Errorf("%s has an answer for pod %s without a virtual machine: %s", q.probe, plain.Name, out)
 		}
 	}
@@ -160,5 +163,5 @@ func dnsAddresses(t *testing.T, like netip.Addr) []netip.Addr {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return slices.DeleteFunc(clusterAddresses(service), func(addr netip.Addr) bool { return addr.Is4() != like.Is4() })
+	return slices.DeleteFunc(world.ClusterAddresses(service), func(addr netip.Addr) bool { return addr.Is4() != like.Is4() })
 }

@@ -62,7 +62,7 @@ func TestMasters_OneServerBecomesThree(t *testing.T) {
 	})
 	m.members(t)
 	m.noneTwice(t, "from one server to three")
-	eventually(t, soon, "the rows of before, and no others", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the rows of before, and no others", func() (bool, string) {
 		diff := cmp.Diff(before, m.rows(t))
 		return diff == "", diff
 	})
@@ -73,7 +73,8 @@ func (m *mastersTest) rows(t *testing.T) []string {
 	t.Helper()
 	var all []string
 	for _, table := range northboundTables {
-		rows := mustOnNode(t, masterNodes()[0], "ovn-nbctl", "--no-leader-only", "--format=csv", "--no-headings", "--columns=_uuid,external_ids", "list", table)
+		rows := world.MustOnNode(t, masterNodes()[0], "ovn-nbctl", "--no-leader-only", "--format=csv", "--no-headings",
+			"--columns=_uuid,external_ids", "list", table)
 		for row := range strings.Lines(rows) {
 			if !strings.Contains(row, m.ns+"/new-") {
 				all = append(all, table+" "+strings.TrimSpace(row))
@@ -116,8 +117,9 @@ func TestMasters_LossOfEach(t *testing.T) {
 
 func beginMasters(t *testing.T) *mastersTest {
 	t.Helper()
-	m := &mastersTest{ns: namespace(t)}
-	m.from, m.to = running(t, m.ns, "from", nodes[1]), running(t, m.ns, "to", nodes[2])
+	m := &mastersTest{ns: world.Namespace(t)}
+	m.from, m.to = world.Pod(m.ns, "from", nodes[1]), world.Pod(m.ns, "to", nodes[2])
+	world.Run(t, m.from, m.to)
 	m.newPod(t) // images and caches
 	m.alone = m.newPod(t)
 	t.Logf("a pod starts in %s", m.alone)
@@ -130,16 +132,16 @@ func (m *mastersTest) newPod(t *testing.T) time.Duration {
 	begin := time.Now()
 	m.started++
 	// The userspace datapath loses packets of a node on which a pod starts (docs/limits.md).
-	object := podObject(m.ns, fmt.Sprintf("new-%d", m.started), "ovn-worker3")
-	eventually(t, podWithin, "the API server takes "+object.Name, func() (bool, string) {
+	object := world.Pod(m.ns, fmt.Sprintf("new-%d", m.started), "ovn-worker3")
+	world.Eventually(t, world.PodWithin, "the API server takes "+object.Name, func() (bool, string) {
 		_, err := cluster.client.CoreV1().Pods(m.ns).Create(t.Context(), object, metav1.CreateOptions{})
 		return err == nil || apierrors.IsAlreadyExists(err), fmt.Sprint(err)
 	})
-	pod := waitPod(t, m.ns, object.Name, "Running", isRunning)
+	pod := world.WaitPod(t, m.ns, object.Name, "Running", world.IsRunning)
 	took := time.Since(begin)
-	listening(t, pod)
-	mustInPod(t, m.to, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, pod)[0], echoPort).String())
-	deletePod(t, m.ns, pod.Name)
+	world.Listening(t, pod, world.EchoPort)
+	world.MustInPod(t, m.to, "probe", "dial", "tcp", netip.AddrPortFrom(world.Addresses(pod)[0], world.EchoPort).String())
+	world.DeletePod(t, m.ns, pod.Name)
 	return took.Round(10 * time.Millisecond)
 }
 
@@ -147,7 +149,7 @@ func (m *mastersTest) newPod(t *testing.T) time.Duration {
 // do with what is lost.
 func (m *mastersTest) under(t *testing.T, what string, within time.Duration, do func()) {
 	t.Helper()
-	target := netip.AddrPortFrom(addresses(t, m.to)[0], echoPort)
+	target := netip.AddrPortFrom(world.Addresses(m.to)[0], world.EchoPort)
 	flows := map[string]*flow{}
 	for _, network := range []string{"tcp", "udp"} {
 		flows[network] = startFlowOnNode(t, m.from, network, target)
@@ -174,7 +176,8 @@ func (m *mastersTest) noneTwice(t *testing.T, what string) {
 	t.Helper()
 	for _, table := range northboundTables {
 		seen := map[string]bool{}
-		rows := mustOnNode(t, masterNodes()[0], "ovn-nbctl", "--no-leader-only", "--bare", "--columns=external_ids", "list", table)
+		rows := world.MustOnNode(t, masterNodes()[0], "ovn-nbctl", "--no-leader-only", "--bare", "--columns=external_ids",
+			"list", table)
 		for row := range strings.SplitSeq(rows, "\n") {
 			if row != "" && seen[row] {
 				t.Errorf("%s: two rows of %s have %s", what, table, row)
@@ -207,7 +210,7 @@ func (m *mastersTest) leads(t *testing.T, component, node string) bool {
 		out, err := m.daemon(t, "ovnkube-db", component+"-ovsdb", node, "status", component)
 		return err == nil && strings.Contains(out, "Role: leader")
 	case "northd":
-		out, err := onNode(node, "ovn-appctl", "-t", "/run/ovn/ovn-northd.ctl", "status")
+		out, err := world.OnNode(node, "ovn-appctl", "-t", "/run/ovn/ovn-northd.ctl", "status")
 		return err == nil && strings.Contains(out, "active")
 	}
 	lease, err := cluster.client.CoordinationV1().Leases(system).Get(t.Context(), "ovn-kubernetes-master", metav1.GetOptions{})
@@ -239,7 +242,7 @@ func (m *mastersTest) members(t *testing.T) {
 	t.Helper()
 	for _, node := range masterNodes() {
 		for _, database := range []string{"nb", "sb"} {
-			eventually(t, 2*time.Minute, database+" of "+node+" belongs to a cluster of three", func() (bool, string) {
+			world.Eventually(t, 2*time.Minute, database+" of "+node+" belongs to a cluster of three", func() (bool, string) {
 				out, err := m.daemon(t, "ovnkube-db", database+"-ovsdb", node, "status", database)
 				if err != nil {
 					return false, out + err.Error()
@@ -254,13 +257,13 @@ func (m *mastersTest) members(t *testing.T) {
 // signal reaches the databases' servers of a node.
 func signal(t *testing.T, node, name string) {
 	t.Helper()
-	mustOnNode(t, node, "sh", "-c", `for p in /proc/[0-9]*; do case $(tr '\0' ' ' <$p/cmdline 2>/dev/null) in
+	world.MustOnNode(t, node, "sh", "-c", `for p in /proc/[0-9]*; do case $(tr '\0' ' ' <$p/cmdline 2>/dev/null) in
 		ovsdb-server*ovn[ns]b_db.json*) kill -`+name+` ${p#/proc/};; esac; done`)
 }
 
 // majority: the control plane stops, the data plane goes on, and each part says what is wrong.
 func (m *mastersTest) majority(t *testing.T) {
-	target := netip.AddrPortFrom(addresses(t, m.to)[0], echoPort)
+	target := netip.AddrPortFrom(world.Addresses(m.to)[0], world.EchoPort)
 	flow := startFlowOnNode(t, m.from, "udp", target)
 	lost := masterNodes()[1:]
 	for _, node := range lost {
@@ -272,15 +275,15 @@ func (m *mastersTest) majority(t *testing.T) {
 		}
 	}()
 	for _, node := range nodes[1:] {
-		eventually(t, time.Minute, "the agent of "+node+" says what is lost", func() (bool, string) {
-			out, err := onNode(node, "curl", "-s", "http://127.0.0.1:9410/readyz")
+		world.Eventually(t, time.Minute, "the agent of "+node+" says what is lost", func() (bool, string) {
+			out, err := world.OnNode(node, "curl", "-s", "http://127.0.0.1:9410/readyz")
 			return err == nil && strings.Contains(out, "the Southbound is not connected") && strings.Contains(out, "no leader"), out
 		})
 	}
-	eventually(t, time.Minute, "the controller says what is lost", func() (bool, string) {
+	world.Eventually(t, time.Minute, "the controller says what is lost", func() (bool, string) {
 		var all []string
 		for _, node := range masterNodes() {
-			out, _ := onNode(node, "curl", "-s", "http://127.0.0.1:9411/readyz")
+			out, _ := world.OnNode(node, "curl", "-s", "http://127.0.0.1:9411/readyz")
 			all = append(all, out)
 		}
 		return strings.Contains(strings.Join(all, " "), "the Northbound: the database is not connected"), strings.Join(all, "; ")
@@ -331,14 +334,15 @@ func (m *mastersTest) northdAway(t *testing.T) (active string) {
 			restart(t, "northd@"+node)
 		}
 	}
-	eventually(t, soon, "northd is active on another master than that of the Southbound's leader", func() (bool, string) {
-		for _, node := range masterNodes() {
-			if m.leads(t, "northd", node) {
-				active = node
+	world.Eventually(t, world.Soon, "northd is active on another master than that of the Southbound's leader",
+		func() (bool, string) {
+			for _, node := range masterNodes() {
+				if m.leads(t, "northd", node) {
+					active = node
+				}
 			}
-		}
-		return active != "" && !m.leads(t, "sb", active), active
-	})
+			return active != "" && !m.leads(t, "sb", active), active
+		})
 	return active
 }
 

@@ -246,7 +246,7 @@ func (m migration) kept(t *testing.T, before map[string]migrated) {
 			t.Errorf("%s: %s, want %s", node, got, want)
 		}
 		pod := before[node]
-		eventually(t, soon, pod.name+" keeps "+pod.address+" in its annotation", func() (bool, string) {
+		world.Eventually(t, world.Soon, pod.name+" keeps "+pod.address+" in its annotation", func() (bool, string) {
 			networks := m.kubectl(t, "get", "pod", pod.name, "-o", `jsonpath={.metadata.annotations.k8s\.ovn\.org/pod-networks}`)
 			return strings.Contains(networks, pod.address+"/24") && strings.Contains(networks, "gateway_ip"), networks
 		})

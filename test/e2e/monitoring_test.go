@@ -36,16 +36,16 @@ func TestMonitoring_EachQueryReturnsData(t *testing.T) {
 	tier.Full(t, "it waits for the rates of a minute")
 	onlyInLab(t, "Prometheus runs on the machine of the test")
 	p := startPrometheus(t)
-	eventually(t, soon, "all processes answer", func() (bool, string) {
+	world.Eventually(t, world.Soon, "all processes answer", func() (bool, string) {
 		jobs, err := p.query(`count by (job) (up{job=~"ovn-offload-.*"} == 1)`)
 		silent, _ := p.query(`up == 0`)
 		return len(jobs) == 3 && len(silent) == 0, fmt.Sprint(jobs, silent, err)
 	})
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	for i := range 3 {
-		running(t, ns, fmt.Sprint("p", i), nodes[1])
+		world.Run(t, world.Pod(ns, fmt.Sprint("p", i), nodes[1]))
 	}
-	eventually(t, scrapes, "the rates of the last minute", func() (bool, string) {
+	world.Eventually(t, scrapes, "the rates of the last minute", func() (bool, string) {
 		series, err := p.query(`sum(rate(ovn_offload_cni_command_duration_seconds_count{command="ADD",node="` + nodes[1] + `"}[1m])) > 0`)
 		return len(series) > 0, fmt.Sprint(series, err)
 	})

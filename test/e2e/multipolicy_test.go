@@ -34,13 +34,13 @@ type way struct {
 func answeredAs(t *testing.T, when string, ways ...way) {
 	t.Helper()
 	good := 0
-	eventually(t, policyWithin, when, func() (bool, string) {
+	world.Eventually(t, world.PolicyWithin, when, func() (bool, string) {
 		var seen []string
 		var group sync.WaitGroup
 		var lock sync.Mutex
 		for _, w := range ways {
 			group.Go(func() {
-				got, err := reached(w.from, "tcp:"+w.to.String(), "udp:"+w.to.String())
+				got, err := world.FromPod(w.from).Reached("tcp:"+w.to.String(), "udp:"+w.to.String())
 				if want := map[bool]int{true: 2}[w.want]; err != nil || len(got) != want {
 					lock.Lock()
 					defer lock.Unlock()
@@ -64,16 +64,16 @@ func withNames(t *testing.T, wishes ...wish) map[string]*corev1.Pod {
 	pods := map[string]*corev1.Pod{}
 	for _, w := range wishes {
 		pod := w.object()
-		for name, port := range map[string]int32{"echo": echoPort, w.name: echoPort, "spare": echoPort + 1} {
+		for name, port := range map[string]int32{"echo": world.EchoPort, w.name: world.EchoPort, "spare": world.EchoPort + 1} {
 			for _, protocol := range []corev1.Protocol{corev1.ProtocolTCP, corev1.ProtocolUDP} {
 				pod.Spec.Containers[0].Ports = append(pod.Spec.Containers[0].Ports,
 					corev1.ContainerPort{Name: name + "-" + strings.ToLower(string(protocol)), ContainerPort: port, Protocol: protocol})
 			}
 		}
-		create(t, pod)
+		world.Create(t, pod)
 	}
 	for _, w := range wishes {
-		pods[w.name] = listening(t, waitPod(t, w.ns, w.name, "Running", isRunning))
+		pods[w.name] = world.Running(t, w.ns, w.name)
 	}
 	return pods
 }
@@ -88,8 +88,8 @@ func namedPorts(name string) string {
 // pkg/ovn's TestMultiNetworkPolicy_RulesMatchDefinitionOfAPI draws.
 func TestMultiNetworkPolicy_JudgesPacketsOfItsNetworks(t *testing.T) {
 	world.Test(t, world.Networks, world.Core, world.Strict)
-	ns, friends := namespace(t), namespace(t)
-	labelNamespace(t, friends, "team", `"friends"`)
+	ns, friends := world.Namespace(t), world.Namespace(t)
+	world.LabelNamespace(t, friends, "team", `"friends"`)
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.204.0.0/24"`)+
 		networkOf(ns, "bare", `"topology": "layer2"`)+
 		networkOf(ns, "routed", `"topology": "layer3", "subnets": "10.205.0.0/16/24"`)+
@@ -106,7 +106,7 @@ func TestMultiNetworkPolicy_JudgesPacketsOfItsNetworks(t *testing.T) {
 	for _, name := range topologies {
 		each[name] = func(t *testing.T) { judgedOn(t, pods, name) }
 	}
-	atOnce(t, each)
+	world.AtOnce(t, each)
 }
 
 // judgedOn goes through the rules on one network.
@@ -114,7 +114,7 @@ func judgedOn(t *testing.T, pods map[string]*corev1.Pod, name string) {
 	server, guest := pods["server"], pods["guest"]
 	nad := server.Namespace + "/" + name
 	on := func(pod string) netip.AddrPort {
-		return netip.AddrPortFrom(addressOn(t, pods[pod], nad), echoPort)
+		return netip.AddrPortFrom(addressOn(t, pods[pod], nad), world.EchoPort)
 	}
 	const selected = "{podSelector: {matchLabels: {app: server}}, "
 	type rule struct {
@@ -145,14 +145,16 @@ func judgedOn(t *testing.T, pods map[string]*corev1.Pod, name string) {
 	for _, step := range tier.Pick(gate, slices.Concat(gate, further)) {
 		multiPolicy(t, server.Namespace, name, name, selected+step.spec)
 		answeredAs(t, step.when+" on "+name, way{pods["client"], on("server"), step.client}, way{pods["other"], on("server"), step.other},
-			way{guest, on("server"), step.guest}, way{server, on("client"), step.out}, way{pods["client"], podPort(t, server), true})
+			way{guest, on("server"), step.guest}, way{server, on("client"), step.out}, way{pods["client"],
+				world.Endpoints(server)[0], true})
 	}
 	// The policy leaves with its object. One of another namespace is for its pods.
 	kubectlDelete(t, server.Namespace, "multi-networkpolicies.k8s.cni.cncf.io", name)
 	answeredAs(t, "no policy is there", way{pods["client"], on("server"), true})
 	multiPolicy(t, guest.Namespace, name, nad, "{podSelector: {}, policyTypes: [Ingress]}")
 	answeredAs(t, "a policy is for the network of another namespace", way{pods["client"], on("guest"), false},
-		way{pods["client"], on("server"), true}, way{guest, on("server"), true}, way{pods["client"], podPort(t, guest), true})
+		way{pods["client"], on("server"), true}, way{guest, on("server"), true}, way{pods["client"],
+			world.Endpoints(guest)[0], true})
 	multiPolicy(t, guest.Namespace, name, server.Namespace+"/nothing", "{podSelector: {}, policyTypes: [Ingress]}")
 	answeredAs(t, "the policy is for another network", way{pods["client"], on("guest"), true})
 }
@@ -161,9 +163,9 @@ func judgedOn(t *testing.T, pods map[string]*corev1.Pod, name string) {
 func judgedByBlock(t *testing.T, pods map[string]*corev1.Pod) {
 	server := pods["server"]
 	for i, name := range []string{"server", "client", "other"} {
-		mustInPod(t, pods[name], "ip", "addr", "add", fmt.Sprintf("192.168.80.%d/24", i+1), "dev", "net1")
+		world.MustInPod(t, pods[name], "ip", "addr", "add", fmt.Sprintf("192.168.80.%d/24", i+1), "dev", "net1")
 	}
-	at := netip.MustParseAddrPort(fmt.Sprint("192.168.80.1:", echoPort))
+	at := netip.MustParseAddrPort(fmt.Sprint("192.168.80.1:", world.EchoPort))
 	answeredAs(t, "no policy is there", way{pods["client"], at, true}, way{pods["other"], at, true})
 	multiPolicy(t, server.Namespace, "bare", "bare", "{podSelector: {matchLabels: {app: server}}, ingress: [{from: [{ipBlock: {cidr: 192.168.80.2/32}}]}, {from: [{podSelector: {matchLabels: {app: other}}}]}]}")
 	answeredAs(t, "a block is allowed", way{pods["client"], at, true}, way{pods["other"], at, false})

@@ -50,7 +50,7 @@ func namespaceSubnet(t *testing.T, ns, name string, spec namespaceSpec, want str
 // wantIn checks whether all addresses of a pod are in the subnets.
 func wantIn(t *testing.T, pod *corev1.Pod, subnets []string, want bool) {
 	t.Helper()
-	for _, addr := range addresses(t, pod) {
+	for _, addr := range world.Addresses(pod) {
 		in := slices.ContainsFunc(subnets, func(text string) bool { return netip.MustParsePrefix(text).Contains(addr) })
 		if in != want {
 			t.Errorf("pod %s has %s, in %v: want %t", pod.Name, addr, subnets, want)
@@ -61,30 +61,32 @@ func wantIn(t *testing.T, pod *corev1.Pod, subnets []string, want bool) {
 // exchange checks that pods reach each other, with their own addresses.
 func exchange(t *testing.T, from, to *corev1.Pod) {
 	t.Helper()
-	for _, end := range echoTargets(t, to) {
+	for _, end := range world.Endpoints(to) {
 		for _, network := range []string{"tcp", "udp"} {
-			seen := strings.TrimSpace(mustInPod(t, from, "probe", "dial", network, end.String(), "1000"))
-			if source, err := netip.ParseAddr(seen); err != nil || !hasAddress(t, from, source.Unmap()) {
+			seen := strings.TrimSpace(world.MustInPod(t, from, "probe", "dial", network, end.String(), "1000"))
+			if source, err := netip.ParseAddr(seen); err != nil || !world.HasAddress(from, source.Unmap()) {
 				t.Errorf("%s from %s to %s came from %q, not from the pod's own address", network, from.Name, to.Name, seen)
 			}
 		}
-		mustInPod(t, from, "ping", "-c1", "-w10", end.Addr().String())
+		world.MustInPod(t, from, "ping", "-c1", "-w10", end.Addr().String())
 	}
 }
 
 // reachNodes checks a pod and nodes in both directions: its own node sees the pod's address, another one the address of the
 // pod's node.
-func reachNodes(t *testing.T, pod *corev1.Pod, hosts map[string]*corev1.Pod) {
+func reachNodes(t *testing.T, pod *corev1.Pod, hosts []*corev1.Pod) {
 	t.Helper()
-	for _, end := range echoTargets(t, pod) {
-		for node, host := range hosts {
-			mustOnNode(t, node, "ping", "-c1", "-w10", end.Addr().String())
-			mustOnNode(t, node, "probe", "dial", "tcp", end.String())
-			own := ofFamily(machineAddresses(t, node), end.Addr())
-			seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(own, hostPort(host)).String(), "1000"))
+	for _, end := range world.Endpoints(pod) {
+		for _, host := range hosts {
+			node := host.Spec.NodeName
+			world.MustOnNode(t, node, "ping", "-c1", "-w10", end.Addr().String())
+			world.MustOnNode(t, node, "probe", "dial", "tcp", end.String())
+			own := world.OfFamily(world.NodeAddresses(t, node), end.Addr())
+			seen := strings.TrimSpace(world.MustInPod(t, pod, "probe", "dial", "tcp",
+				netip.AddrPortFrom(own, world.Port(host)).String(), "1000"))
 			want := end.Addr()
 			if node != pod.Spec.NodeName {
-				want = ofFamily(machineAddresses(t, pod.Spec.NodeName), want)
+				want = world.OfFamily(world.NodeAddresses(t, pod.Spec.NodeName), want)
 			}
 			if got := netip.MustParseAddr(seen).Unmap(); got != want {
 				t.Errorf("%s on node %s is seen as %s, want %s", pod.Name, node, got, want)
@@ -96,12 +98,13 @@ func reachNodes(t *testing.T, pod *corev1.Pod, hosts map[string]*corev1.Pod) {
 // seenOutside is as what the external host sees a pod.
 func seenOutside(t *testing.T, pod *corev1.Pod, want func(target netip.Addr) netip.Addr) {
 	t.Helper()
-	for _, target := range machineAddresses(t, outside) {
-		if !ofFamily(addresses(t, pod), target).IsValid() {
+	for _, target := range world.NodeAddresses(t, outside) {
+		if !world.OfFamily(world.Addresses(pod), target).IsValid() {
 			continue
 		}
 		for _, network := range []string{"tcp", "udp"} {
-			seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(target, outsidePort).String(), "1000"))
+			seen := strings.TrimSpace(world.MustInPod(t, pod, "probe", "dial", network,
+				netip.AddrPortFrom(target, world.OutsidePort).String(), "1000"))
 			if got := netip.MustParseAddr(seen).Unmap(); got != want(target) {
 				t.Errorf("%s from %s is seen outside as %s, want %s", network, pod.Name, got, want(target))
 			}
@@ -113,47 +116,48 @@ func seenOutside(t *testing.T, pod *corev1.Pod, want func(target netip.Addr) net
 // outside, and the endpoint that reaches itself. Names and the API server are reached, too.
 func balanced(t *testing.T, ns string, clients ...*corev1.Pod) {
 	t.Helper()
-	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
-	alone := server(t, ns, "alone", nodes[1])
-	for _, address := range frontends(web) {
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	alone := world.Run(t, world.Pod(ns, "alone", nodes[1], world.Behind("web")))[0]
+	for _, address := range world.Frontends(web) {
 		for _, from := range append(clients, alone) {
 			for _, network := range []string{"tcp", "udp"} {
-				answers(t, from, network, address)
+				world.FromPod(from).Answered(t, network, address)
 			}
 		}
 	}
 	for _, node := range nodes[1:3] {
-		for _, addr := range machineAddresses(t, node) {
-			if !ofFamily(addresses(t, alone), addr).IsValid() {
+		for _, addr := range world.NodeAddresses(t, node) {
+			if !world.OfFamily(world.Addresses(alone), addr).IsValid() {
 				continue
 			}
 			address := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[0].NodePort)).String()
-			mustOnNode(t, outside, "probe", "dial", "tcp", address)
+			world.MustOnNode(t, outside, "probe", "dial", "tcp", address)
 			for _, from := range clients {
-				answers(t, from, "tcp", address)
+				world.FromPod(from).Answered(t, "tcp", address)
 			}
 		}
 	}
 	for _, from := range clients {
-		mustInPod(t, from, "getent", "hosts", "kubernetes.default.svc.cluster.local")
-		mustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
+		world.MustInPod(t, from, "getent", "hosts", "kubernetes.default.svc.cluster.local")
+		world.MustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
 	}
-	deleteService(t, ns, web.Name)
+	world.DeleteService(t, ns, web.Name)
 }
 
 // judged checks policies with pods of the subnet as targets and as clients: by namespace, by address, and as one of all pods.
 func judged(t *testing.T, own, other *corev1.Pod, subnets []string) {
 	t.Helper()
-	to, back := echoTargets(t, own), echoTargets(t, other)
-	createPolicy(t, own.Namespace, "by-label", fromNamespaces("kubernetes.io/metadata.name", "none"))
-	becomes(t, other, false, to...)
-	deletePolicy(t, own.Namespace, "by-label")
-	becomes(t, other, true, to...)
+	to, back := world.Endpoints(own), world.Endpoints(other)
+	world.CreatePolicy(t, own.Namespace, "by-label", world.AllowNamespaces("kubernetes.io/metadata.name", "none"))
+	world.Reaches(t, other, false, to...)
+	world.DeletePolicy(t, own.Namespace, "by-label")
+	world.Reaches(t, other, true, to...)
 	from := func(name string, want bool, peers ...networkingv1.NetworkPolicyPeer) {
 		t.Helper()
-		createPolicy(t, other.Namespace, name, networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: peers}}})
-		becomes(t, own, want, back...)
-		deletePolicy(t, other.Namespace, name)
+		world.CreatePolicy(t, other.Namespace, name,
+			networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{{From: peers}}})
+		world.Reaches(t, own, want, back...)
+		world.DeletePolicy(t, other.Namespace, name)
 	}
 	var blocks []networkingv1.NetworkPolicyPeer
 	for _, subnet := range subnets {
@@ -173,13 +177,14 @@ func judged(t *testing.T, own, other *corev1.Pod, subnets []string) {
 // object is deleted, pods keep their addresses, and the last one takes the object along. In the full tier components start again meanwhile.
 func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
 	world.Test(t, world.Networks, world.Core, tier.Pick(world.Beside, world.Disruptive))
-	ns, others := namespace(t), namespace(t)
-	serveOutside(t)
+	ns, others := world.Namespace(t), world.Namespace(t)
+	world.ServeOutside(t)
 	name, subnets := "own-"+ns[len(ns)-5:], subnetsOf("10.209.0.0/26", "fd00:209::/120")
-	early := running(t, ns, "early", nodes[1])
+	early := world.Run(t, world.Pod(ns, "early", nodes[1]))[0]
 	namespaceSubnet(t, ns, name, namespaceSpec{subnets, true}, "True SubnetAccepted")
-	made := allRunning(t, podObject(ns, "a", nodes[1]), podObject(ns, "b", nodes[1]), podObject(ns, "c", nodes[2]), podObject(ns, "d", nodes[0]),
-		podObject(others, "near", nodes[1]), podObject(others, "far", nodes[2]))
+	made := world.Run(t, world.Pod(ns, "a", nodes[1]), world.Pod(ns, "b", nodes[1]), world.Pod(ns, "c", nodes[2]),
+		world.Pod(ns, "d", nodes[0]),
+		world.Pod(others, "near", nodes[1]), world.Pod(others, "far", nodes[2]))
 	a, b, c, d, near, far := made[0], made[1], made[2], made[3], made[4], made[5]
 	for _, pod := range []*corev1.Pod{a, b, c, d} {
 		wantIn(t, pod, subnets, true)
@@ -187,7 +192,7 @@ func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
 	for _, pod := range []*corev1.Pod{early, near, far} {
 		wantIn(t, pod, subnets, false)
 	}
-	hosts := hostPods(t, others)
+	hosts := world.RunOnEachNode(t, others, "host-", world.OnHost())
 	pairs := tier.Pick([][2]*corev1.Pod{{a, b}, {c, d}, {a, far}, {far, a}, {near, d}, {early, c}},
 		[][2]*corev1.Pod{{a, b}, {a, c}, {c, a}, {a, near}, {a, far}, {near, a}, {far, a}, {c, early}, {early, c}, {early, a}, {a, d}, {d, c}, {c, d}, {d, far}, {near, d}})
 	ends := tier.Pick([]*corev1.Pod{a, d}, []*corev1.Pod{a, c, d}) // on each node
@@ -198,7 +203,9 @@ func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
 		}
 		for _, pod := range ends {
 			reachNodes(t, pod, hosts)
-			seenOutside(t, pod, func(target netip.Addr) netip.Addr { return ofFamily(machineAddresses(t, pod.Spec.NodeName), target) })
+			seenOutside(t, pod, func(target netip.Addr) netip.Addr {
+				return world.OfFamily(world.NodeAddresses(t, pod.Spec.NodeName), target)
+			})
 		}
 	}
 	check()
@@ -209,13 +216,14 @@ func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
 	judged(t, a, far, subnets)
 
 	if tier.IsFull() {
-		streams := []*flow{startFlow(t, ns, "a", "tcp", echoTargets(t, c)[0]), startFlow(t, others, "far", "udp", echoTargets(t, a)[0])}
+		streams := []*flow{startFlow(t, ns, "a", "tcp", world.Endpoints(c)[0]),
+			startFlow(t, others, "far", "udp", world.Endpoints(a)[0])}
 		restart(t, "controller")
 		restart(t, "agent@"+nodes[1])
 		restart(t, "ovn-controller@"+nodes[1])
 		check()
 		for _, stream := range streams {
-			stream.wantAnswer(t, soon)
+			stream.wantAnswer(t, world.Soon)
 			stream.stop()
 		}
 	}
@@ -226,13 +234,13 @@ func TestNamespaceSubnet_IsTheNetworkOfItsPods(t *testing.T) {
 	if tier.IsFull() {
 		restart(t, "controller")
 	}
-	wantIn(t, running(t, ns, "late", nodes[1]), subnets, false)
+	wantIn(t, world.Run(t, world.Pod(ns, "late", nodes[1]))[0], subnets, false)
 	check()
 	for _, pod := range []string{"a", "b", "c", "d", "alone"} {
-		deletePod(t, ns, pod)
+		world.DeletePod(t, ns, pod)
 	}
 	waitObjectGone(t, objects, name)
-	eventually(t, soon, "nothing is left of the subnet", func() (bool, string) {
+	world.Eventually(t, world.Soon, "nothing is left of the subnet", func() (bool, string) {
 		left := subnetTraces(t, subnets)
 		return left == "", left
 	})
@@ -246,7 +254,7 @@ func silent(t *testing.T, from, witness *corev1.Pod, subnets []string) {
 		for range 60 {
 			last = last.Next()
 		}
-		pingsFail(t, from, []string{last.String()}, []string{ofFamily(addresses(t, witness), last).String()})
+		world.PingsFail(t, from, []string{last.String()}, []string{world.OfFamily(world.Addresses(witness), last).String()})
 	}
 }
 
@@ -256,7 +264,7 @@ func subnetTraces(t *testing.T, subnets []string) string {
 	seen := nbctl(t, "lr-route-list", "ovn_cluster_router") + nbctl(t, "lr-policy-list", "ovn_cluster_router") +
 		nbctl(t, "--bare", "--columns=logical_ip", "list", "NAT") + nbctl(t, "--bare", "--columns=ip", "list", "Static_MAC_Binding")
 	for _, node := range nodes {
-		seen += mustOnNode(t, node, "sh", "-c", "ip route; ip -6 route; ovs-ofctl dump-flows breth0")
+		seen += world.MustOnNode(t, node, "sh", "-c", "ip route; ip -6 route; ovs-ofctl dump-flows breth0")
 	}
 	var left []string
 	for line := range strings.Lines(seen) {
@@ -274,37 +282,42 @@ func subnetTraces(t *testing.T, subnets []string) string {
 // The same host does not reach a pod of another namespace.
 func TestNamespaceSubnet_RoutedIsSeenOutside(t *testing.T) {
 	world.Test(t, world.Networks)
-	ns := namespace(t)
-	serveOutside(t)
+	ns := world.Namespace(t)
+	world.ServeOutside(t)
 	subnets := subnetsOf("10.210.0.0/28", "fd00:210::/120")
 	namespaceSubnet(t, ns, "routed-"+ns[len(ns)-5:], namespaceSpec{subnets, false}, "True SubnetAccepted")
-	pods := allRunning(t, podObject(ns, "a", nodes[1]), podObject(ns, "b", nodes[2]), podObject(namespace(t), "plain", nodes[1]))
+	pods := world.Run(t, world.Pod(ns, "a", nodes[1]), world.Pod(ns, "b", nodes[2]),
+		world.Pod(world.Namespace(t), "plain", nodes[1]))
 	plain := pods[2]
 	pods = pods[:2]
 	for _, pod := range []*corev1.Pod{pods[0], pods[1], plain} { // all by one node
-		for _, addr := range addresses(t, pod) {
-			route := []string{netip.PrefixFrom(addr, addr.BitLen()).String(), "via", ofFamily(machineAddresses(t, nodes[1]), addr).String()}
-			mustOnNode(t, outside, append([]string{"ip", "route", "add"}, route...)...)
-			t.Cleanup(func() { onNode(outside, append([]string{"ip", "route", "del"}, route...)...) })
+		for _, addr := range world.Addresses(pod) {
+			route := []string{netip.PrefixFrom(addr, addr.BitLen()).String(), "via",
+				world.OfFamily(world.NodeAddresses(t, nodes[1]), addr).String()}
+			world.MustOnNode(t, outside, append([]string{"ip", "route", "add"}, route...)...)
+			t.Cleanup(func() { world.OnNode(outside, append([]string{"ip", "route", "del"}, route...)...) })
 		}
 	}
 	for _, pod := range pods {
 		wantIn(t, pod, subnets, true)
-		seenOutside(t, pod, func(target netip.Addr) netip.Addr { return ofFamily(addresses(t, pod), target) })
-		for _, end := range echoTargets(t, pod) {
-			mustOnNode(t, outside, "ping", "-c1", "-w10", end.Addr().String())
-			mustOnNode(t, outside, "probe", "dial", "tcp", end.String())
+		seenOutside(t, pod, func(target netip.Addr) netip.Addr { return world.OfFamily(world.Addresses(pod), target) })
+		for _, end := range world.Endpoints(pod) {
+			world.MustOnNode(t, outside, "ping", "-c1", "-w10", end.Addr().String())
+			world.MustOnNode(t, outside, "probe", "dial", "tcp", end.String())
 		}
 	}
-	for _, end := range echoTargets(t, plain) {
-		ping := func(to netip.Addr) attempt { return nodeTries(outside, pings([]string{to.String()})...) }
-		failsBeside(t, "a host outside the cluster reaches a pod of another namespace", ping(end.Addr()), ping(ofFamily(addresses(t, pods[0]), end.Addr())))
+	for _, end := range world.Endpoints(plain) {
+		ping := func(to netip.Addr) world.Attempt {
+			return world.FromNode(outside).Tries(world.Pings([]string{to.String()})...)
+		}
+		world.FailsBeside(t, "a host outside the cluster reaches a pod of another namespace", ping(end.Addr()),
+			ping(world.OfFamily(world.Addresses(pods[0]), end.Addr())))
 	}
 	exchange(t, pods[0], pods[1])
 	exchange(t, plain, pods[1])
-	createPolicy(t, ns, "closed", fromNamespaces("kubernetes.io/metadata.name", "none"))
-	eventually(t, policyWithin, "the policy applies to hosts outside the cluster", func() (bool, string) {
-		out, err := onNode(outside, "probe", "dial", "tcp", echoTargets(t, pods[0])[0].String())
+	world.CreatePolicy(t, ns, "closed", world.AllowNamespaces("kubernetes.io/metadata.name", "none"))
+	world.Eventually(t, world.PolicyWithin, "the policy applies to hosts outside the cluster", func() (bool, string) {
+		out, err := world.OnNode(outside, "probe", "dial", "tcp", world.Endpoints(pods[0])[0].String())
 		return err != nil, out
 	})
 }
@@ -313,10 +326,10 @@ func TestNamespaceSubnet_RoutedIsSeenOutside(t *testing.T) {
 // the subnet. Without its route to the subnet, the packets take the further network's gateway and are dropped.
 func TestNamespaceSubnet_BesideNetworkWithGateway(t *testing.T) {
 	world.Test(t, world.Networks)
-	ns, others := namespace(t), namespace(t)
+	ns, others := world.Namespace(t), world.Namespace(t)
 	subnets := subnetsOf("10.212.0.0/28", "fd00:212::/124")
 	namespaceSubnet(t, others, "beside-"+ns[len(ns)-5:], namespaceSpec{subnets, true}, "True SubnetAccepted")
-	owned := running(t, others, "owned", nodes[2])
+	owned := world.Run(t, world.Pod(others, "owned", nodes[2]))[0]
 	wantIn(t, owned, subnets, true)
 	network, anywhere := "10.98.0.0/24", "0.0.0.0/0"
 	if sixes()[0] {
@@ -324,16 +337,16 @@ func TestNamespaceSubnet_BesideNetworkWithGateway(t *testing.T) {
 	}
 	apply(t, networkOf(ns, "wide", fmt.Sprintf(`"topology": "layer2", "subnets": %q`, network)))
 	annotateNAD(t, ns, "wide", contract.GatewayKey, anywhere)
-	pod := podObject(ns, "wide", nodes[1])
+	pod := world.Pod(ns, "wide", nodes[1])
 	pod.Annotations = map[string]string{contract.NetworksKey: "wide"}
-	create(t, pod)
-	pod = listening(t, waitPod(t, ns, "wide", "Running", isRunning))
+	world.Create(t, pod)
+	pod = world.Running(t, ns, "wide")
 	exchange(t, pod, owned)
 	exchange(t, owned, pod)
 
-	target := addresses(t, owned)[0]
-	mustInPod(t, pod, "ip", "route", "del", netip.MustParsePrefix(subnets[0]).String())
-	if route := mustInPod(t, pod, "ip", "route", "get", target.String()); !strings.Contains(route, "dev net1") {
+	target := world.Addresses(owned)[0]
+	world.MustInPod(t, pod, "ip", "route", "del", netip.MustParsePrefix(subnets[0]).String())
+	if route := world.MustInPod(t, pod, "ip", "route", "get", target.String()); !strings.Contains(route, "dev net1") {
 		t.Errorf("without the route to the subnet: %s", route)
 	}
 	unanswered(t, pod, target.String())

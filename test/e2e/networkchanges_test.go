@@ -21,7 +21,7 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 	if withMultus() {
 		t.Skip("the Event of a pod that waits is Multus' there")
 	}
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	routed := func(more string) string {
 		return networkOf(ns, "grown", `"topology": "layer3", "subnets": "10.211.0.0/23/24`+more+`"`)
 	}
@@ -40,8 +40,8 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 	unanswered(t, a, addressOn(t, b, ns+"/two").String())
 
 	apply(t, flat(`,10.214.0.0/24", "mtu": 1250`)+vlan("one", 76, "10.215.0.128/25"))
-	late := listening(t, waitPod(t, ns, "late", "Running", isRunning))
-	later := onNetworks(t, ns, "later", nodes[2], "flat")
+	late := world.Running(t, ns, "late")
+	later := world.Run(t, world.Pod(ns, "later", nodes[2], world.OnNetworks("flat")))[0]
 	if second := netip.MustParsePrefix("10.214.0.0/24"); !second.Contains(addressOn(t, late, ns+"/flat")) || !second.Contains(addressOn(t, later, ns+"/flat")) {
 		t.Errorf("new pods have %s and %s, not addresses of the second subnet", addressOn(t, late, ns+"/flat"), addressOn(t, later, ns+"/flat"))
 	}
@@ -49,7 +49,8 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 	answeredBy(t, a, addressOn(t, b, ns+"/flat").String(), "b")
 	answeredBy(t, late, addressOn(t, b, ns+"/two").String(), "b") // its VLAN has changed
 	for _, pod := range []*corev1.Pod{a, late} {
-		if mtu := strings.TrimSpace(mustInPod(t, pod, "cat", "/sys/class/net/net1/mtu")); mtu != map[string]string{"a": "1300", "late": "1250"}[pod.Name] {
+		if mtu := strings.TrimSpace(world.MustInPod(t, pod, "cat",
+			"/sys/class/net/net1/mtu")); mtu != map[string]string{"a": "1300", "late": "1250"}[pod.Name] {
 			t.Errorf("net1 of %s has the MTU %s", pod.Name, mtu)
 		}
 	}
@@ -59,7 +60,7 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 	for i, name := range []string{"r0", "r1", "r2"} {
 		wish{ns, name, nodes[i], "grown"}.create(t)
 	}
-	eventually(t, podWithin, "two of three pods run", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "two of three pods run", func() (bool, string) {
 		out, err := kubectl(t, "", "-n", ns, "get", "pods", "r0", "r1", "r2", "-o", "jsonpath={.items[*].status.phase}")
 		phases := strings.Fields(out)
 		slices.Sort(phases)
@@ -68,7 +69,7 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 	apply(t, routed(",10.212.0.0/23/24"))
 	grown := map[bool][]*corev1.Pod{}
 	for _, name := range []string{"r0", "r1", "r2"} {
-		pod := listening(t, waitPod(t, ns, name, "Running", isRunning))
+		pod := world.Running(t, ns, name)
 		isNew := netip.MustParsePrefix("10.212.0.0/23").Contains(addressOn(t, pod, ns+"/grown"))
 		grown[isNew] = append(grown[isNew], pod)
 	}
@@ -76,8 +77,8 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 		t.Fatalf("%d of three pods have addresses of the second subnet", len(grown[true]))
 	}
 	for _, old := range grown[false] {
-		eventually(t, soon, old.Name+" reaches the second subnet", func() (bool, string) {
-			out, err := inPod(ns, old.Name, "ip", "route", "get", addressOn(t, grown[true][0], ns+"/grown").String())
+		world.Eventually(t, world.Soon, old.Name+" reaches the second subnet", func() (bool, string) {
+			out, err := world.InPod(ns, old.Name, "ip", "route", "get", addressOn(t, grown[true][0], ns+"/grown").String())
 			return err == nil && strings.Contains(out, "dev net1"), out
 		})
 		answeredBy(t, old, addressOn(t, grown[true][0], ns+"/grown").String(), grown[true][0].Name)
@@ -89,7 +90,7 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 // each family, and when one network fails, the others work. Two namespaces share a network by NADs with its name.
 func TestNetworks_ManyInterfacesAndAddresses(t *testing.T) {
 	world.Test(t, world.Networks)
-	ns, partner := namespace(t), namespace(t)
+	ns, partner := world.Namespace(t), world.Namespace(t)
 	many := `"topology": "layer2", "subnets": "10.216.0.0/24,10.217.0.0/24,fd00:216::/64,fd00:217::/64"`
 	shared := func(in string) string {
 		return strings.Replace(networkOf(in, "shared", `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 77, "subnets": "10.218.0.0/24"`), in+".shared\"", ns+".shared\"", 1)
@@ -104,7 +105,7 @@ func TestNetworks_ManyInterfacesAndAddresses(t *testing.T) {
 		wish{partner, "partner", nodes[0], "shared"})
 	a, b := pods["a"], pods["b"]
 	for i, key := range []string{"many", "routed", "routed/1", "shared", "shared/1", "bare", "bare/1", "many/1"} {
-		is := mustInPod(t, a, "ip", "-br", "address", "show", "dev", fmt.Sprintf("net%d", i+1))
+		is := world.MustInPod(t, a, "ip", "-br", "address", "show", "dev", fmt.Sprintf("net%d", i+1))
 		for _, address := range attachmentOf(t, a, ns+"/"+key).Addresses {
 			if !slices.Contains(strings.Fields(is), address.String()) {
 				t.Errorf("%s of the pod lacks %s of %s: %s", fmt.Sprintf("net%d", i+1), address, key, is)
@@ -120,7 +121,7 @@ func TestNetworks_ManyInterfacesAndAddresses(t *testing.T) {
 		{addressOn(t, a, ns+"/routed/1").String(), addressOn(t, b, ns+"/routed").String()},
 		{addressOn(t, a, ns+"/shared/1").String(), addressOn(t, b, ns+"/shared").String()},
 	} {
-		mustInPod(t, a, "ping", "-c1", "-w10", "-I", pair[0], pair[1])
+		world.MustInPod(t, a, "ping", "-c1", "-w10", "-I", pair[0], pair[1])
 		answeredBy(t, a, pair[1], "b")
 	}
 	sharedB := addressOn(t, b, ns+"/shared")
@@ -128,10 +129,10 @@ func TestNetworks_ManyInterfacesAndAddresses(t *testing.T) {
 	answeredBy(t, a, addressOn(t, pods["partner"], partner+"/shared").String(), "partner")
 
 	// One of two interfaces on a network is cut, then the network.
-	mustInPod(t, a, "ip", "link", "set", "net4", "down")
-	mustInPod(t, a, "ping", "-c1", "-w10", "-I", addressOn(t, a, ns+"/shared/1").String(), sharedB.String())
-	mustInPod(t, a, "ip", "link", "set", "net5", "down")
+	world.MustInPod(t, a, "ip", "link", "set", "net4", "down")
+	world.MustInPod(t, a, "ping", "-c1", "-w10", "-I", addressOn(t, a, ns+"/shared/1").String(), sharedB.String())
+	world.MustInPod(t, a, "ip", "link", "set", "net5", "down")
 	unanswered(t, a, sharedB.String())
 	answeredBy(t, a, "10.216.0.60", "b")
-	answeredBy(t, a, podPort(t, b).Addr().String(), "b")
+	answeredBy(t, a, world.Endpoints(b)[0].Addr().String(), "b")
 }

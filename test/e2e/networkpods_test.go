@@ -34,7 +34,7 @@ func kubectlDelete(t *testing.T, ns, resource, name string) {
 // wantEvent waits for an Event of an object whose message contains a text.
 func wantEvent(t *testing.T, ns, reason, object, text string) {
 	t.Helper()
-	eventually(t, podWithin, "Event "+reason+" of "+object, func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "Event "+reason+" of "+object, func() (bool, string) {
 		out, err := kubectl(t, "", "-n", ns, "get", "events", "--field-selector=reason="+reason+",involvedObject.name="+object, "-o", "jsonpath={.items[*].message}")
 		return err == nil && out != "" && strings.Contains(out, text), out
 	})
@@ -45,11 +45,11 @@ type wish struct{ ns, name, node, networks string }
 
 func (w wish) create(t *testing.T) {
 	t.Helper()
-	create(t, w.object())
+	world.Create(t, w.object())
 }
 
 func (w wish) object() *corev1.Pod {
-	pod := podObject(w.ns, w.name, w.node, "probe", "serve", fmt.Sprint(echoPort), w.name)
+	pod := world.Pod(w.ns, w.name, w.node, world.Named())
 	pod.Annotations = map[string]string{contract.NetworksKey: w.networks}
 	if strings.Contains(w.networks, `"ovn4nfv"`) {
 		pod.Annotations = map[string]string{"k8s.plugin.opnfv.org/nfn-network": w.networks}
@@ -75,7 +75,7 @@ func allOnNetworks(t *testing.T, wishes ...wish) map[string]*corev1.Pod {
 	}
 	pods := map[string]*corev1.Pod{}
 	for _, w := range wishes {
-		pods[w.name] = listening(t, waitPod(t, w.ns, w.name, "Running", isRunning))
+		pods[w.name] = world.Running(t, w.ns, w.name)
 	}
 	return pods
 }
@@ -100,17 +100,11 @@ func addressOn(t *testing.T, pod *corev1.Pod, key string) netip.Addr {
 	return addresses[0].Addr()
 }
 
-// podPort is where a pod answers on the default network.
-func podPort(t *testing.T, pod *corev1.Pod) netip.AddrPort {
-	t.Helper()
-	return netip.AddrPortFrom(addresses(t, pod)[0], echoPort)
-}
-
 // answeredBy checks which pod answers at an address.
 func answeredBy(t *testing.T, from *corev1.Pod, to, name string) {
 	t.Helper()
-	target := netip.AddrPortFrom(netip.MustParseAddr(to), echoPort).String()
-	if got := strings.TrimSpace(mustInPod(t, from, "probe", "dial", "tcp", target)); !strings.HasSuffix(got, " "+name) {
+	target := netip.AddrPortFrom(netip.MustParseAddr(to), world.EchoPort).String()
+	if got := strings.TrimSpace(world.MustInPod(t, from, "probe", "dial", "tcp", target)); !strings.HasSuffix(got, " "+name) {
 		t.Errorf("%s asks %s: %q, want an answer of %s", from.Name, to, got, name)
 	}
 }
@@ -120,8 +114,8 @@ func answeredBy(t *testing.T, from *corev1.Pod, to, name string) {
 func unanswered(t *testing.T, from *corev1.Pod, to string) {
 	t.Helper()
 	const thrice = `for i in 1 2 3; do probe dial tcp "$1" 2>/dev/null & sleep 0.3; done; wait`
-	target := netip.AddrPortFrom(netip.MustParseAddr(to), echoPort).String()
-	if out, err := inPod(from.Namespace, from.Name, "sh", "-c", thrice, "sh", target); err != nil || out != "" {
+	target := netip.AddrPortFrom(netip.MustParseAddr(to), world.EchoPort).String()
+	if out, err := world.InPod(from.Namespace, from.Name, "sh", "-c", thrice, "sh", target); err != nil || out != "" {
 		t.Errorf("%s asks %s, where no pod is to answer: %s %v", from.Name, to, out, err)
 	}
 }
@@ -130,7 +124,8 @@ func unanswered(t *testing.T, from *corev1.Pod, to string) {
 func staysPending(t *testing.T, ns, name, text string) {
 	t.Helper()
 	wantEvent(t, ns, "FailedCreatePodSandBox", name, text)
-	if pod := waitPod(t, ns, name, "there", func(*corev1.Pod) bool { return true }); pod.Status.Phase != corev1.PodPending {
+	if pod := world.WaitPod(t, ns, name, "there",
+		func(*corev1.Pod) bool { return true }); pod.Status.Phase != corev1.PodPending {
 		t.Errorf("pod %s is %s", name, pod.Status.Phase)
 	}
 }
@@ -148,7 +143,7 @@ func selected(name, fields string) string {
 // its pods are gone.
 func TestUserDefinedNetwork_PodsReachTheirNetworkOnly(t *testing.T) {
 	world.Test(t, world.Networks, world.Core, world.Strict)
-	ns, guests := namespace(t), namespace(t)
+	ns, guests := world.Namespace(t), world.Namespace(t)
 	shared := "shared-" + ns[len(ns)-5:]
 	for _, name := range []string{"red", "blue"} {
 		if err := userDefined(t, ns, name, "{topology: Layer2, layer2: {role: Secondary, subnets: [10.70.0.0/24]}}"); err != nil {
@@ -182,8 +177,8 @@ func TestUserDefinedNetwork_PodsReachTheirNetworkOnly(t *testing.T) {
 	deleteObject(t, networks, shared)
 	waitCondition(t, networks, shared, "NetworkCreated", "network in use by pods")
 	answeredBy(t, pods["red1"], guest, "guest")
-	deletePod(t, ns, "red1")
-	deletePod(t, guests, "guest")
+	world.DeletePod(t, ns, "red1")
+	world.DeletePod(t, guests, "guest")
 	waitObjectGone(t, networks, shared)
 	waitNames(t, objectsOf(t, nadResource, guests), "")
 }
@@ -192,7 +187,7 @@ func TestUserDefinedNetwork_PodsReachTheirNetworkOnly(t *testing.T) {
 // address of a pod without a claim is free at once, and that of a claim when the claim is gone.
 func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 	world.Test(t, world.Networks, world.Core, world.Strict)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.72.0.0/24", "allowPersistentIPs": true`)+
 		fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1alpha1\nkind: IPAMClaim\nmetadata: {namespace: %[1]s, name: db}\nspec: {network: %[1]s.flat, interface: net1}\n", ns))
 	claimed := "[" + selected("flat", `"ipam-claim-reference": "db"`) + "]"
@@ -202,7 +197,7 @@ func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 	static := func(ip string) string { return "[" + selected("flat", fmt.Sprintf(`"ips": [%q]`, ip)) + "]" }
 	wish{ns, "thief", nodes[1], static(kept)}.create(t)
 	for _, name := range []string{"db", "plain"} {
-		deletePod(t, ns, name)
+		world.DeletePod(t, ns, name)
 	}
 	for _, name := range []string{"db", "plain"} {
 		waitGone(t, ns, name)
@@ -216,8 +211,8 @@ func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 	answeredBy(t, pods["client"], free, "heir")
 	staysPending(t, ns, "thief", "")
 	kubectlDelete(t, ns, "ipamclaims.k8s.cni.cncf.io", "db")
-	deletePod(t, ns, "db")
-	listening(t, waitPod(t, ns, "thief", "Running", isRunning))
+	world.DeletePod(t, ns, "db")
+	world.Running(t, ns, "thief")
 	answeredBy(t, pods["client"], kept, "thief")
 }
 
@@ -225,7 +220,7 @@ func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 // no excluded address. A pod without a network does not reach it.
 func TestNetworks_PodGetsWhatItSelects(t *testing.T) {
 	world.Test(t, world.Networks)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.73.0.0/24,fd00:73::/64", "excludeSubnets": "10.73.0.0/27"`)+
 		networkOf(ns, "bare", `"topology": "layer2"`)+networkOf(ns, "routed", `"topology": "layer3", "subnets": "10.74.0.0/16/24,fd00:74::/48"`))
 	static := func(name, four, six, mac string) string {
@@ -238,7 +233,7 @@ func TestNetworks_PodGetsWhatItSelects(t *testing.T) {
 		wish{ns, "plain", nodes[2], "flat"})
 	server, routing, plain := pods["server"], pods["routing"], pods["plain"]
 	for link, mac := range map[string]string{"net1": "02:73:00:00:00:50", "net2": "02:75:00:00:00:50"} {
-		if got := strings.TrimSpace(mustInPod(t, server, "cat", "/sys/class/net/"+link+"/address")); got != mac {
+		if got := strings.TrimSpace(world.MustInPod(t, server, "cat", "/sys/class/net/"+link+"/address")); got != mac {
 			t.Errorf("%s has the MAC %s, want %s", link, got, mac)
 		}
 	}
@@ -270,7 +265,7 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 	if withMultus() {
 		t.Skip("Multus does not read the annotations of OVN4NFV")
 	}
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	apply(t, nodusNetwork(ns, "front", "10.76.0")+nodusNetwork(ns, "back", "10.77.0"))
 	waitNames(t, objectsOf(t, nadResource, ns), "back front")
 	nfn := func(interfaces string, routes ...string) string {
@@ -284,7 +279,8 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 	firewall, behind := pods["firewall"], pods["behind"]
 	astray := wish{ns, "astray", nodes[1], `{"type": "ovn4nfv", "interface": [{"name": "back", "interface": "net0"}], "routes": [{"dst": "10.78.0.0/24", "gw": "10.76.0.60", "dev": "net0"}]}`}
 	astray.create(t) // it waits for half a minute
-	if got := strings.TrimSpace(mustInPod(t, firewall, "cat", "/sys/class/net/net0/address")); got != "02:76:00:00:00:50" {
+	if got := strings.TrimSpace(world.MustInPod(t, firewall, "cat",
+		"/sys/class/net/net0/address")); got != "02:76:00:00:00:50" {
 		t.Errorf("the MAC of net0 is %s", got)
 	}
 	checkNodus(t, firewall)
@@ -299,7 +295,7 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 // nodusRoutes: a pod has the routes that it asks for, at its start and later, and no others.
 func nodusRoutes(t *testing.T, pod, gateway *corev1.Pod) {
 	t.Helper()
-	mustInPod(t, gateway, "sh", "-c", "ip addr add 10.78.0.9/32 dev lo && ip addr add 10.79.0.9/32 dev lo")
+	world.MustInPod(t, gateway, "sh", "-c", "ip addr add 10.78.0.9/32 dev lo && ip addr add 10.79.0.9/32 dev lo")
 	answeredBy(t, pod, "10.78.0.9", gateway.Name)
 	unanswered(t, pod, "10.79.0.9")
 	ask := func(routes string) {
@@ -311,8 +307,8 @@ func nodusRoutes(t *testing.T, pod, gateway *corev1.Pod) {
 	}
 	route := func(want bool) {
 		t.Helper()
-		eventually(t, soon, fmt.Sprint("the route is there: ", want), func() (bool, string) {
-			routes := mustInPod(t, pod, "ip", "route")
+		world.Eventually(t, world.Soon, fmt.Sprint("the route is there: ", want), func() (bool, string) {
+			routes := world.MustInPod(t, pod, "ip", "route")
 			return strings.Contains(routes, "10.79.0.0/24 via 10.77.0.70 dev net1") == want, routes
 		})
 	}
@@ -329,22 +325,23 @@ func nodusRoutes(t *testing.T, pod, gateway *corev1.Pod) {
 // ovnInterfaces has the addresses of the interfaces.
 func checkNodus(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	if routes := mustInPod(t, pod, "ip", "route", "show", "default"); strings.TrimSpace(routes) != "default via 10.76.0.60 dev net0 proto 85" {
+	if routes := world.MustInPod(t, pod, "ip", "route", "show",
+		"default"); strings.TrimSpace(routes) != "default via 10.76.0.60 dev net0 proto 85" {
 		t.Errorf("default routes: %q", routes)
 	}
 	api, err := cluster.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, to := range []string{podPort(t, pod).Addr().Next().String(), api.Spec.ClusterIP} {
-		if route := mustInPod(t, pod, "ip", "route", "get", to); !strings.Contains(route, "dev eth0") {
+	for _, to := range []string{world.Endpoints(pod)[0].Addr().Next().String(), api.Spec.ClusterIP} {
+		if route := world.MustInPod(t, pod, "ip", "route", "get", to); !strings.Contains(route, "dev eth0") {
 			t.Errorf("the route to %s: %s", to, route)
 		}
 	}
-	eventually(t, soon, "ovnInterfaces has the pod's addresses", func() (bool, string) {
-		interfaces := waitPod(t, pod.Namespace, pod.Name, "there", isRunning).Annotations[contract.NodusInterfacesKey]
+	world.Eventually(t, world.Soon, "ovnInterfaces has the pod's addresses", func() (bool, string) {
+		interfaces := world.WaitPod(t, pod.Namespace, pod.Name, "there", world.IsRunning).Annotations[contract.NodusInterfacesKey]
 		for _, link := range []string{"net0", "net1", "eth0"} {
-			for _, field := range strings.Fields(mustInPod(t, pod, "ip", "-br", "-4", "address", "show", "dev", link))[2:] {
+			for _, field := range strings.Fields(world.MustInPod(t, pod, "ip", "-br", "-4", "address", "show", "dev", link))[2:] {
 				if !strings.Contains(interfaces, `"`+field+`"`) {
 					return false, link + " has " + field + ", and the annotation " + interfaces
 				}
@@ -359,7 +356,7 @@ func checkNodus(t *testing.T, pod *corev1.Pod) {
 // is reached, but what it forwards is dropped.
 func TestNetworks_PodsForward(t *testing.T) {
 	world.Test(t, world.Networks)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	const left, right, atLeft, atRight = "10.140.0.10", "10.141.0.10", "10.140.0.20", "10.141.0.20"
 	kinds := map[string]bool{"mac": true, "ip": false}
 	for kind := range kinds {
@@ -370,7 +367,8 @@ func TestNetworks_PodsForward(t *testing.T) {
 	form := "[%s]"
 	var ends []wish
 	trio := func(kind, viaLeft, viaRight string) {
-		create(t, wish{ns, kind + "-router", nodes[1], fmt.Sprintf(form, on(kind+"-left", atLeft, "")+","+on(kind+"-right", atRight, ""))}.forwarding())
+		world.Create(t, wish{ns, kind + "-router", nodes[1],
+			fmt.Sprintf(form, on(kind+"-left", atLeft, "")+","+on(kind+"-right", atRight, ""))}.forwarding())
 		ends = append(ends, wish{ns, kind + "-left", nodes[0], fmt.Sprintf(form, on(kind+"-left", left, viaLeft))},
 			wish{ns, kind + "-right", nodes[2], fmt.Sprintf(form, on(kind+"-right", right, viaRight))})
 	}
@@ -389,7 +387,7 @@ func TestNetworks_PodsForward(t *testing.T) {
 	}
 	pods := allOnNetworks(t, ends...)
 	for kind, forwards := range kinds {
-		listening(t, waitPod(t, ns, kind+"-router", "Running", isRunning))
+		world.Running(t, ns, kind+"-router")
 		answeredBy(t, pods[kind+"-left"], atLeft, kind+"-router")
 		answeredBy(t, pods[kind+"-right"], atRight, kind+"-router")
 		if !forwards {

@@ -37,18 +37,6 @@ func testNetworks(ns string) string {
 		networkOf(ns, "vlan71", `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 71, "subnets": "10.203.0.0/16", "excludeSubnets": "10.203.0.0/17"`)
 }
 
-// onNetworks makes a pod with interfaces net1, net2, ... on networks of its namespace.
-func onNetworks(t *testing.T, ns, name, node, networks string) *corev1.Pod {
-	t.Helper()
-	return allRunning(t, onNetworksObject(ns, name, node, networks))[0]
-}
-
-func onNetworksObject(ns, name, node, networks string) *corev1.Pod {
-	pod := podObject(ns, name, node)
-	pod.Annotations = map[string]string{contract.NetworksKey: networks}
-	return pod
-}
-
 // furtherAddress is what a pod has on a network; key is without the namespace.
 func furtherAddress(t *testing.T, pod *corev1.Pod, key string) netip.Addr {
 	t.Helper()
@@ -58,14 +46,14 @@ func furtherAddress(t *testing.T, pod *corev1.Pod, key string) netip.Addr {
 // answersOn checks that a peer answers at an address, and whether by the interface.
 func answersOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr) {
 	t.Helper()
-	mustInPod(t, from, "ping", "-c1", "-w10", "-I", via, to.String())
-	mustInPod(t, from, "probe", "dial", "tcp", netip.AddrPortFrom(to, echoPort).String())
+	world.MustInPod(t, from, "ping", "-c1", "-w10", "-I", via, to.String())
+	world.MustInPod(t, from, "probe", "dial", "tcp", netip.AddrPortFrom(to, world.EchoPort).String())
 }
 
 // silentOn checks that a peer does not answer by an interface, at a moment at which a witness answers, by another one.
 func silentOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr, witness ...string) {
 	t.Helper()
-	pingsFail(t, from, []string{"-I", via, to.String()}, append([]string{"-I"}, witness...))
+	world.PingsFail(t, from, []string{"-I", via, to.String()}, append([]string{"-I"}, witness...))
 }
 
 // TestNetworks_PodsReachEachOther: on networks of each topology, between nodes; in the full tier, while components start again
@@ -73,18 +61,20 @@ func silentOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr, witness
 // pod leaves nothing.
 func TestNetworks_PodsReachEachOther(t *testing.T) {
 	world.Test(t, world.Networks, world.Core, tier.Pick(world.Beside, world.Disruptive), world.Strict)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	apply(t, testNetworks(ns))
-	pods := allRunning(t, onNetworksObject(ns, "a", nodes[1], "routed, flat, flat, bare, vlan70"), onNetworksObject(ns, "b", nodes[2], "routed, flat, bare, vlan70"),
-		onNetworksObject(ns, "other", nodes[2], "vlan71, flat@flat0"), podObject(ns, "none", nodes[2]))
+	pods := world.Run(t, world.Pod(ns, "a", nodes[1], world.OnNetworks("routed, flat, flat, bare, vlan70")),
+		world.Pod(ns, "b", nodes[2], world.OnNetworks("routed, flat, bare, vlan70")),
+		world.Pod(ns, "other", nodes[2], world.OnNetworks("vlan71, flat@flat0")), world.Pod(ns, "none", nodes[2]))
 	a, b, other, none := pods[0], pods[1], pods[2], pods[3]
 	routed, flat, vlan := furtherAddress(t, b, "routed"), furtherAddress(t, b, "flat"), furtherAddress(t, b, "vlan70")
 
 	check := func() {
 		answersOn(t, a, "net1", routed)
 		for i, via := range []string{furtherAddress(t, a, "flat").String(), furtherAddress(t, a, "flat/1").String()} {
-			mustInPod(t, a, "ping", "-c1", "-w10", "-I", via, flat.String()) // from an address, by its interface
-			if got := strings.TrimSpace(mustInPod(t, a, "sh", "-c", "ip route get "+flat.String()+" from "+via)); !strings.Contains(got, fmt.Sprintf("dev net%d", i+2)) {
+			world.MustInPod(t, a, "ping", "-c1", "-w10", "-I", via, flat.String()) // from an address, by its interface
+			if got := strings.TrimSpace(world.MustInPod(t, a, "sh", "-c",
+				"ip route get "+flat.String()+" from "+via)); !strings.Contains(got, fmt.Sprintf("dev net%d", i+2)) {
 				t.Errorf("packets from %s leave by %s", via, got)
 			}
 			answersOn(t, b, "net2", netip.MustParseAddr(via))
@@ -93,35 +83,36 @@ func TestNetworks_PodsReachEachOther(t *testing.T) {
 		silentOn(t, other, "net1", vlan, "flat0", flat.String())
 		silentOn(t, other, "net1", furtherAddress(t, a, "vlan70"), "flat0", flat.String())
 		answersOn(t, other, "flat0", flat) // its control
-		silentOn(t, none, "eth0", flat, "eth0", podPort(t, a).Addr().String())
-		silentOn(t, none, "eth0", routed, "eth0", podPort(t, a).Addr().String())
+		silentOn(t, none, "eth0", flat, "eth0", world.Endpoints(a)[0].Addr().String())
+		silentOn(t, none, "eth0", routed, "eth0", world.Endpoints(a)[0].Addr().String())
 	}
 	check()
-	if mtu := strings.TrimSpace(mustInPod(t, a, "cat", "/sys/class/net/net1/mtu")); mtu != "1300" {
+	if mtu := strings.TrimSpace(world.MustInPod(t, a, "cat", "/sys/class/net/net1/mtu")); mtu != "1300" {
 		t.Errorf("MTU of net1: %s", mtu)
 	}
-	if links := mustInPod(t, none, "ls", "/sys/class/net"); strings.Contains(links, "net1") {
+	if links := world.MustInPod(t, none, "ls", "/sys/class/net"); strings.Contains(links, "net1") {
 		t.Errorf("the pod without further networks has %s", links)
 	}
 	for i, pod := range []*corev1.Pod{a, b} {
-		mustInPod(t, pod, "ip", "addr", "add", fmt.Sprintf("192.168.77.%d/24", i+1), "dev", []string{"net4", "net3"}[i])
+		world.MustInPod(t, pod, "ip", "addr", "add", fmt.Sprintf("192.168.77.%d/24", i+1), "dev", []string{"net4", "net3"}[i])
 	}
-	mustInPod(t, a, "ping", "-c1", "-w10", "-I", "net4", "192.168.77.2")
+	world.MustInPod(t, a, "ping", "-c1", "-w10", "-I", "net4", "192.168.77.2")
 	checkStatus(t, a)
 
 	if tier.IsFull() {
-		streams := map[string]*flow{"tcp": startFlow(t, ns, "a", "tcp", netip.AddrPortFrom(flat, echoPort)), "udp": startFlow(t, ns, "a", "udp", netip.AddrPortFrom(vlan, echoPort))}
+		streams := map[string]*flow{"tcp": startFlow(t, ns, "a", "tcp", netip.AddrPortFrom(flat, world.EchoPort)),
+			"udp": startFlow(t, ns, "a", "udp", netip.AddrPortFrom(vlan, world.EchoPort))}
 		witness := withinPod(t, a)
 		restart(t, "controller")
 		restart(t, "agent@"+nodes[1])
 		restart(t, "ovn-controller@"+nodes[1])
 		check()
 		for _, stream := range streams {
-			stream.wantAnswer(t, soon)
+			stream.wantAnswer(t, world.Soon)
 		}
 		wantShortSilences(t, "components started again", streams, witness, 5*time.Second)
 	}
-	late := onNetworks(t, ns, "late", nodes[1], "flat, vlan70")
+	late := world.Run(t, world.Pod(ns, "late", nodes[1], world.OnNetworks("flat, vlan70")))[0]
 	answersOn(t, late, "net1", flat)
 	answersOn(t, late, "net2", vlan)
 	leaveNothing(t, append(pods, late)...)
@@ -134,9 +125,9 @@ func leaveNothing(t *testing.T, pods ...*corev1.Pod) {
 		t.Fatal("the pods leave no trace: the search for leftovers finds nothing")
 	}
 	for _, pod := range pods {
-		deletePod(t, pod.Namespace, pod.Name)
+		world.DeletePod(t, pod.Namespace, pod.Name)
 	}
-	eventually(t, podWithin, "nothing is left of the pods", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "nothing is left of the pods", func() (bool, string) {
 		left := furtherTraces(t, pods...)
 		return left == "", left
 	})
@@ -145,8 +136,8 @@ func leaveNothing(t *testing.T, pods ...*corev1.Pod) {
 // checkStatus looks at what the pod's users see of its interfaces.
 func checkStatus(t *testing.T, pod *corev1.Pod) {
 	t.Helper()
-	eventually(t, soon, "network-status names all interfaces", func() (bool, string) {
-		now := waitPod(t, pod.Namespace, pod.Name, "there", isRunning)
+	world.Eventually(t, world.Soon, "network-status names all interfaces", func() (bool, string) {
+		now := world.WaitPod(t, pod.Namespace, pod.Name, "there", world.IsRunning)
 		status := now.Annotations[contract.NetworkStatusKey]
 		missing := slices.DeleteFunc([]string{"eth0", "net1", "net2", "net3", "net4", "net5", furtherAddress(t, pod, "flat/1").String()},
 			func(word string) bool { return strings.Contains(status, `"`+word+`"`) })
@@ -165,12 +156,13 @@ func furtherTraces(t *testing.T, pods ...*corev1.Pod) string {
 		}
 	}
 	for _, node := range nodes {
-		for line := range strings.Lines(mustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=external_ids,name", "list", "Interface")) {
+		for line := range strings.Lines(world.MustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=external_ids,name",
+			"list", "Interface")) {
 			if strings.Contains(line, ns+"_") {
 				left = append(left, node+" port "+line)
 			}
 		}
-		for line := range strings.Lines(mustOnNode(t, node, "ip", "-o", "link", "show", "type", "veth")) {
+		for line := range strings.Lines(world.MustOnNode(t, node, "ip", "-o", "link", "show", "type", "veth")) {
 			if slices.ContainsFunc(pods, func(pod *corev1.Pod) bool { return strings.Contains(line, " "+string(pod.UID)+" ") }) {
 				left = append(left, node+" link "+line)
 			}
@@ -186,22 +178,22 @@ func TestNetworks_PodWaitsForNetwork(t *testing.T) {
 	if withMultus() {
 		t.Skip("Multus looks for NetworkAttachmentDefinitions itself, and its Events say what it does not find")
 	}
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	for name, networks := range map[string]string{"early": "flat", "foreign": "foreign"} {
-		pod := podObject(ns, name, nodes[1])
+		pod := world.Pod(ns, name, nodes[1])
 		pod.Annotations = map[string]string{contract.NetworksKey: networks}
-		create(t, pod)
+		world.Create(t, pod)
 	}
 	foreign := strings.Replace(networkOf(ns, "foreign", `"topology": "layer2"`), contract.PluginType, "macvlan", 1)
 	apply(t, foreign)
 	for name, want := range map[string]string{"early": ns + "/flat for net1", "foreign": ns + "/foreign for net1"} {
-		eventually(t, podWithin, "an Event of pod "+name+" names the network", func() (bool, string) {
+		world.Eventually(t, world.PodWithin, "an Event of pod "+name+" names the network", func() (bool, string) {
 			out, err := kubectl(t, "", "-n", ns, "get", "events", "--field-selector=reason=FailedCreatePodSandBox,involvedObject.name="+name, "-o", "jsonpath={.items[*].message}")
 			return err == nil && strings.Contains(out, want) && strings.Contains(out, "of type "+contract.PluginType), out
 		})
 	}
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.202.0.0/24"`))
-	listening(t, waitPod(t, ns, "early", "Running", isRunning))
+	world.Running(t, ns, "early")
 }
 
 // TestNetworks_DefinitionOfDefaultNetwork: a NetworkAttachmentDefinition without a topology is the default network, and no
@@ -209,29 +201,31 @@ func TestNetworks_PodWaitsForNetwork(t *testing.T) {
 // beside it. One that asks for it as a further network waits, and an Event says why.
 func TestNetworks_DefinitionOfDefaultNetwork(t *testing.T) {
 	world.Test(t, world.Networks)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	definition := func(name, fields string) string {
 		return fmt.Sprintf("\napiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {namespace: %s, name: %s}\n"+
 			"spec: {config: '{\"cniVersion\": \"1.0.0\", \"name\": \"by-definition\", \"type\": \"ovn-k8s-cni-overlay\"%s}'}\n---", ns, name, fields)
 	}
 	apply(t, definition("first", "")+definition("wrong", `, "topology": "layer2"`)+networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.214.0.0/24"`))
-	object := podObject(ns, "by", nodes[1])
+	object := world.Pod(ns, "by", nodes[1])
 	object.Annotations = map[string]string{contract.DefaultNetworkKey: ns + "/first", contract.NetworksKey: "flat"}
-	create(t, object)
-	asks := podObject(ns, "asks", nodes[1])
+	world.Create(t, object)
+	asks := world.Pod(ns, "asks", nodes[1])
 	asks.Annotations = map[string]string{contract.NetworksKey: "first"}
-	create(t, asks)
-	plain := onNetworks(t, ns, "plain", nodes[2], "flat")
-	by := listening(t, waitPod(t, ns, "by", "Running", isRunning))
+	world.Create(t, asks)
+	plain := world.Run(t, world.Pod(ns, "plain", nodes[2], world.OnNetworks("flat")))[0]
+	by := world.Running(t, ns, "by")
 	for _, pair := range [][2]*corev1.Pod{{by, plain}, {plain, by}} {
-		answersOn(t, pair[0], "eth0", podPort(t, pair[1]).Addr())
+		answersOn(t, pair[0], "eth0", world.Endpoints(pair[1])[0].Addr())
 		answersOn(t, pair[0], "net1", furtherAddress(t, pair[1], "flat"))
 	}
-	mustInPod(t, by, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
-	if links := strings.Fields(mustInPod(t, by, "ls", "/sys/class/net")); !slices.Equal(links, []string{"eth0", "lo", "net1"}) {
+	world.MustInPod(t, by, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
+	if links := strings.Fields(world.MustInPod(t, by, "ls", "/sys/class/net")); !slices.Equal(links,
+		[]string{"eth0", "lo", "net1"}) {
 		t.Errorf("the pod has the interfaces %v", links)
 	}
-	configured := mustOnNode(t, nodes[1], "ovs-vsctl", "--bare", "--columns=external_ids", "find", "Interface", "external_ids:iface-id="+ns+"_by")
+	configured := world.MustOnNode(t, nodes[1], "ovs-vsctl", "--bare", "--columns=external_ids", "find", "Interface",
+		"external_ids:iface-id="+ns+"_by")
 	if got := strings.Contains(configured, "by-definition"); got != withMultus() {
 		t.Errorf("made by the definition: %t, in %s", got, configured)
 	}
@@ -241,5 +235,5 @@ func TestNetworks_DefinitionOfDefaultNetwork(t *testing.T) {
 	if events, err := kubectl(t, "", "-n", ns, "get", "events", "--field-selector=involvedObject.name=first"); err != nil || strings.Contains(events, "Warning") {
 		t.Errorf("Events of the definition: %s, %v", events, err)
 	}
-	leaveNothing(t, by, plain, waitPod(t, ns, "asks", "there", func(*corev1.Pod) bool { return true }))
+	leaveNothing(t, by, plain, world.WaitPod(t, ns, "asks", "there", func(*corev1.Pod) bool { return true }))
 }

@@ -40,7 +40,7 @@ func TestNodeOffload_OfNodesWithoutDevices(t *testing.T) {
 	}
 	for _, node := range nodes {
 		var got *v1alpha1.NodeOffload
-		eventually(t, time.Minute, "NodeOffload of "+node, func() (bool, string) {
+		world.Eventually(t, time.Minute, "NodeOffload of "+node, func() (bool, string) {
 			u, err := client.Resource(v1alpha1.NodeOffloads()).Get(t.Context(), node, metav1.GetOptions{})
 			if err != nil {
 				return false, err.Error()
@@ -74,11 +74,11 @@ func TestNodeOffload_OfNodesWithoutDevices(t *testing.T) {
 // the lab none of them is in hardware.
 func TestOffload_CommandShowsFlowsOfSwitch(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
-	talker := running(t, ns, "talker", nodes[1])
-	to := managementAddress(t, addresses(t, talker)[0]).String()
-	mustInPod(t, talker, "sh", "-c", "ping -i 0.5 "+to+" >/dev/null 2>&1 &") // OVS forgets in ten seconds
-	eventually(t, flowsWithin, "the agent tells of the flows of the pod", func() (bool, string) {
+	ns := world.Namespace(t)
+	talker := world.Run(t, world.Pod(ns, "talker", nodes[1]))[0]
+	to := managementAddress(t, world.Addresses(talker)[0]).String()
+	world.MustInPod(t, talker, "sh", "-c", "ping -i 0.5 "+to+" >/dev/null 2>&1 &") // OVS forgets in ten seconds
+	world.Eventually(t, flowsWithin, "the agent tells of the flows of the pod", func() (bool, string) {
 		agents, err := cluster.client.CoreV1().Pods(system).List(t.Context(), metav1.ListOptions{LabelSelector: "app=ovnkube-node", FieldSelector: "spec.nodeName=" + nodes[1]})
 		if err != nil || len(agents.Items) != 1 {
 			return false, fmt.Sprintf("agents of %s: %v, %v", nodes[1], agents, err)
@@ -145,7 +145,7 @@ func TestOffloadPolicy_AgentsReportResult(t *testing.T) {
 		return text
 	}
 	for _, node := range nodes[1:] {
-		eventually(t, soon, "result on "+node, func() (bool, string) {
+		world.Eventually(t, world.Soon, "result on "+node, func() (bool, string) {
 			got := results(node)
 			return got == "for-two-nodes Pending no NIC of the node matches pfSelector", got
 		})
@@ -157,6 +157,7 @@ func TestOffloadPolicy_AgentsReportResult(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, node := range nodes[1:] {
-		eventually(t, soon, "no result on "+node, func() (bool, string) { got := results(node); return got == "", got })
+		world.Eventually(t, world.Soon, "no result on "+node,
+			func() (bool, string) { got := results(node); return got == "", got })
 	}
 }

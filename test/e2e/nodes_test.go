@@ -27,7 +27,7 @@ const subnets = 256
 func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
 	world.Test(t, world.Node, world.Disruptive)
 	tier.Full(t, "it makes 256 nodes; pkg/ipam has the same without a cluster")
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	beyond := 3
 	for i := range subnets - len(nodes) + beyond {
 		createNode(t, fmt.Sprintf("paper-%d", i))
@@ -44,20 +44,20 @@ func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
 		}
 		return names
 	}
-	eventually(t, time.Minute, "all subnets are allocated", func() (bool, string) {
+	world.Eventually(t, time.Minute, "all subnets are allocated", func() (bool, string) {
 		names := without()
 		return len(names) == beyond, strings.Join(names, " ")
 	})
 	poor := without()[0]
-	eventually(t, soon, "a condition and an Event say so", func() (bool, string) {
+	world.Eventually(t, world.Soon, "a condition and an Event say so", func() (bool, string) {
 		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), poor, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
 		return unavailable(node) && eventFor(t, poor), fmt.Sprint(node.Status.Conditions)
 	})
-	create(t, podObject(ns, "stuck", poor))
-	running(t, ns, "fine", nodes[1])
+	world.Create(t, world.Pod(ns, "stuck", poor))
+	world.Run(t, world.Pod(ns, "fine", nodes[1]))
 	stuck, err := cluster.client.CoreV1().Pods(ns).Get(t.Context(), "stuck", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestNode_WithoutSubnetGetsConditionAndEvent(t *testing.T) {
 	if err := cluster.client.CoreV1().Nodes().Delete(t.Context(), rich, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, soon, "the free subnet is given to one that waits", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the free subnet is given to one that waits", func() (bool, string) {
 		names := without()
 		return len(names) == beyond-1, strings.Join(names, " ")
 	})

@@ -43,19 +43,21 @@ func nodePortService(t *testing.T, ns, app string, port int32) *corev1.Service {
 // A service that has lost its pod refuses both, at once.
 func TestNode_ReachesServicesAndNodePorts(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	services := map[string]*corev1.Service{}
-	running(t, ns, "pod", nodes[1])
-	services["pod"] = nodePortService(t, ns, "pod", echoPort)
-	services["host"] = nodePortService(t, ns, "host", int32(hostPort(hostPod(t, ns, "host", nodes[1]))))
+	world.Run(t, world.Pod(ns, "pod", nodes[1]))
+	services["pod"] = nodePortService(t, ns, "pod", world.EchoPort)
+	services["host"] = nodePortService(t, ns, "host",
+		int32(world.Port(world.Run(t, world.Pod(ns, "host", nodes[1], world.OnHost()))[0])))
 	atNodes, atService := map[string][]string{}, map[string][]string{} // by protocol
 	for _, service := range services {
 		for _, port := range service.Spec.Ports {
 			network := strings.ToLower(string(port.Protocol))
-			for _, ip := range clusterAddresses(service) {
+			for _, ip := range world.ClusterAddresses(service) {
 				atService[network] = append(atService[network], netip.AddrPortFrom(ip, uint16(port.Port)).String())
 				for _, node := range nodes {
-					atNodes[network] = append(atNodes[network], netip.AddrPortFrom(ofFamily(machineAddresses(t, node), ip), uint16(port.NodePort)).String())
+					atNodes[network] = append(atNodes[network],
+						netip.AddrPortFrom(world.OfFamily(world.NodeAddresses(t, node), ip), uint16(port.NodePort)).String())
 				}
 			}
 		}
@@ -71,11 +73,12 @@ func TestNode_ReachesServicesAndNodePorts(t *testing.T) {
 		t.Fatal(err)
 	}
 	service := services["pod"]
-	own := netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), uint16(echoPort)).String()
-	at := netip.AddrPortFrom(ofFamily(machineAddresses(t, nodes[0]), netip.MustParseAddr(service.Spec.ClusterIP)), uint16(service.Spec.Ports[0].NodePort)).String()
+	own := netip.AddrPortFrom(netip.MustParseAddr(service.Spec.ClusterIP), uint16(world.EchoPort)).String()
+	at := netip.AddrPortFrom(world.OfFamily(world.NodeAddresses(t, nodes[0]),
+		netip.MustParseAddr(service.Spec.ClusterIP)), uint16(service.Spec.Ports[0].NodePort)).String()
 	for from, target := range map[string]string{nodes[0]: own, outside: at} {
-		eventually(t, soon, fmt.Sprintf("%s is refused %s", from, target), func() (bool, string) {
-			out, err := onNode(from, "probe", "dial", "tcp", target)
+		world.Eventually(t, world.Soon, fmt.Sprintf("%s is refused %s", from, target), func() (bool, string) {
+			out, err := world.OnNode(from, "probe", "dial", "tcp", target)
 			return err != nil && !strings.Contains(out, "timeout"), out
 		})
 	}
@@ -85,8 +88,8 @@ func TestNode_ReachesServicesAndNodePorts(t *testing.T) {
 func reachesAll(t *testing.T, from, network string, targets ...string) {
 	t.Helper()
 	const script = `network=$1; shift; for to; do probe dial "$network" "$to" 1000 >/dev/null 2>&1 && echo "$to" & done; wait`
-	eventually(t, soon, fmt.Sprintf("%s reaches %s %v", from, network, targets), func() (bool, string) {
-		out, err := onNode(from, append([]string{"sh", "-c", script, "sh", network}, targets...)...)
+	world.Eventually(t, world.Soon, fmt.Sprintf("%s reaches %s %v", from, network, targets), func() (bool, string) {
+		out, err := world.OnNode(from, append([]string{"sh", "-c", script, "sh", network}, targets...)...)
 		return err == nil && len(strings.Fields(out)) == len(targets), fmt.Sprint(out, err)
 	})
 }
@@ -96,7 +99,7 @@ func reachesAll(t *testing.T, from, network string, targets ...string) {
 // which no service has, does not.
 func TestService_KubernetesLeadsToAPIServer(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	service, err := cluster.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -105,11 +108,13 @@ func TestService_KubernetesLeadsToAPIServer(t *testing.T) {
 	host := func(addr netip.Addr, seconds string) []string {
 		return []string{"curl", "-sk", "-m", seconds, "-o", "/dev/null", "https://" + netip.AddrPortFrom(addr, 443).String() + "/version"}
 	}
-	for _, pod := range onEachNode(t, ns) {
+	for _, pod := range world.RunOnEachNode(t, ns, "") {
 		node := pod.Spec.NodeName
-		mustOnNode(t, node, host(addr, "30")...)
-		mustInPod(t, pod, host(addr, "30")...)
-		failsBeside(t, "an address that no service has answers", nodeTries(node, host(netip.MustParseAddr("10.96.200.200"), "2")...), nodeTries(node, host(addr, "2")...))
+		world.MustOnNode(t, node, host(addr, "30")...)
+		world.MustInPod(t, pod, host(addr, "30")...)
+		world.FailsBeside(t, "an address that no service has answers",
+			world.FromNode(node).Tries(host(netip.MustParseAddr("10.96.200.200"), "2")...),
+			world.FromNode(node).Tries(host(addr, "2")...))
 	}
 }
 
@@ -118,15 +123,15 @@ func TestService_KubernetesLeadsToAPIServer(t *testing.T) {
 // are not led there any more. Services of tests beside it would get addresses of the range, too.
 func TestServiceCIDR_AddedRangeAnswers(t *testing.T) {
 	world.Test(t, world.Services, world.Core, world.Disruptive)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	ranges := cluster.client.NetworkingV1().ServiceCIDRs()
 	further := &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: ns}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{"10.111.0.0/24"}}}
-	if len(machineAddresses(t, nodes[0])) > 1 {
+	if len(world.NodeAddresses(t, nodes[0])) > 1 {
 		further.Spec.CIDRs = append(further.Spec.CIDRs, "fd00:10:111::/112")
 	}
 	routes := func(node string) string {
-		four, _ := onNode(node, "ip", "route", "show", "10.111.0.0/24")
-		six, _ := onNode(node, "ip", "-6", "route", "show", "fd00:10:111::/112")
+		four, _ := world.OnNode(node, "ip", "route", "show", "10.111.0.0/24")
+		six, _ := world.OnNode(node, "ip", "-6", "route", "show", "fd00:10:111::/112")
 		return four + six
 	}
 	if got := routes(nodes[0]); got != "" {
@@ -137,43 +142,45 @@ func TestServiceCIDR_AddedRangeAnswers(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		_ = ranges.Delete(context.Background(), ns, metav1.DeleteOptions{})
-		eventually(t, podWithin, "the range is gone, which services of later tests are not to use", func() (bool, string) {
-			_, err := ranges.Get(context.Background(), ns, metav1.GetOptions{})
-			return apierrors.IsNotFound(err), fmt.Sprint(err)
-		})
+		world.Eventually(t, world.PodWithin, "the range is gone, which services of later tests are not to use",
+			func() (bool, string) {
+				_, err := ranges.Get(context.Background(), ns, metav1.GetOptions{})
+				return apierrors.IsNotFound(err), fmt.Sprint(err)
+			})
 	})
-	from := allRunning(t, serverObject(ns, "server", nodes[2]), podObject(ns, "from", nodes[1]))[1]
+	from := world.Run(t, world.Pod(ns, "server", nodes[2], world.Behind("web")), world.Pod(ns, "from", nodes[1]))[1]
 	var made []string
 	for _, ip := range []string{"10.111.0.77", "fd00:10:111::77"}[:len(further.Spec.CIDRs)] {
 		var web *corev1.Service
-		eventually(t, serviceWithin, "the API takes "+ip, func() (bool, string) {
+		world.Eventually(t, world.ServiceWithin, "the API takes "+ip, func() (bool, string) {
 			var err error
 			web, err = cluster.client.CoreV1().Services(ns).Create(t.Context(), &corev1.Service{
 				ObjectMeta: metav1.ObjectMeta{Namespace: ns, GenerateName: "web-"},
 				Spec: corev1.ServiceSpec{
-					Selector: map[string]string{"app": "web"}, ClusterIP: ip, Ports: []corev1.ServicePort{{Port: servicePort, TargetPort: intstr.FromInt32(echoPort)}},
+					Selector: map[string]string{"app": "web"}, ClusterIP: ip, Ports: []corev1.ServicePort{{Port: world.ServicePort,
+						TargetPort: intstr.FromInt32(world.EchoPort)}},
 				},
 			}, metav1.CreateOptions{})
 			return err == nil, fmt.Sprint(err)
 		})
 		made = append(made, web.Name)
-		address := frontends(web)[0]
-		answers(t, from, "tcp", address)
+		address := world.Frontends(web)[0]
+		world.FromPod(from).Answered(t, "tcp", address)
 		for _, node := range nodes {
-			eventually(t, serviceWithin, address+" answers "+node, func() (bool, string) {
-				got, err := askFrom(node, "tcp", address)
+			world.Eventually(t, world.ServiceWithin, address+" answers "+node, func() (bool, string) {
+				got, err := world.FromNode(node).Ask("tcp", address)
 				return err == nil, fmt.Sprint(got, err)
 			})
 		}
 	}
 	for _, name := range made {
-		deleteService(t, ns, name)
+		world.DeleteService(t, ns, name)
 	}
 	if err := ranges.Delete(t.Context(), ns, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	for _, node := range nodes {
-		eventually(t, podWithin, "the routes of "+node+" are gone", func() (bool, string) {
+		world.Eventually(t, world.PodWithin, "the routes of "+node+" are gone", func() (bool, string) {
 			got := routes(node)
 			return got == "", got
 		})

@@ -20,11 +20,11 @@ func TestNetworks_LocalnetOnTheNodesNetwork(t *testing.T) {
 	if sixes()[0] {
 		t.Skip("the test's addresses are IPv4")
 	}
-	serveOutside(t)
-	ns := namespace(t)
+	world.ServeOutside(t)
+	ns := world.Namespace(t)
 	apply(t, networkOf(ns, "lan", `"topology": "localnet", "physicalNetworkName": "physnet"`)+
 		networkOf(ns, "vlan78", `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 78`))
-	external := ofFamily(machineAddresses(t, outside), netip.MustParseAddr("10.0.0.1"))
+	external := world.OfFamily(world.NodeAddresses(t, outside), netip.MustParseAddr("10.0.0.1"))
 	lan := func(last byte) netip.Addr {
 		bytes := external.As4()
 		return netip.AddrFrom4([4]byte{bytes[0], bytes[1], 222, last})
@@ -39,22 +39,22 @@ func TestNetworks_LocalnetOnTheNodesNetwork(t *testing.T) {
 	answeredBy(t, a, lan(2).String(), "b")
 	unanswered(t, other, lan(1).String())
 	for last, name := range map[byte]string{1: "a", 2: "b"} {
-		at := netip.AddrPortFrom(lan(last), echoPort).String()
+		at := netip.AddrPortFrom(lan(last), world.EchoPort).String()
 		for _, machine := range []string{outside, nodes[0], nodes[1], nodes[2]} {
-			if out, err := onNode(machine, patiently([]string{"probe", "dial", "tcp", at, "300000"})...); err != nil {
+			if out, err := world.OnNode(machine, world.Patiently([]string{"probe", "dial", "tcp", at, "300000"})...); err != nil {
 				t.Errorf("%s does not reach pod %s of %s: %s", machine, name, pods[name].Spec.NodeName, out)
 			}
 		}
 	}
 	answeredBy(t, plain, lan(2).String(), "b") // at its own node it does not: docs/limits.md
 	for _, machine := range []string{outside, nodes[0], nodes[1], nodes[2]} {
-		to := ofFamily(machineAddresses(t, machine), external)
+		to := world.OfFamily(world.NodeAddresses(t, machine), external)
 		for _, pod := range []*corev1.Pod{a, pods["b"]} {
-			if out, err := inPod(ns, pod.Name, "ping", "-c1", "-w10", "-I", "net1", to.String()); err != nil {
+			if out, err := world.InPod(ns, pod.Name, "ping", "-c1", "-w10", "-I", "net1", to.String()); err != nil {
 				t.Errorf("pod %s of %s does not reach %s: %s", pod.Name, pod.Spec.NodeName, machine, out)
 			}
 		}
-		silentOn(t, other, "net1", to, "eth0", podPort(t, plain).Addr().String())
+		silentOn(t, other, "net1", to, "eth0", world.Endpoints(plain)[0].Addr().String())
 	}
-	mustInPod(t, a, "probe", "dial", "tcp", netip.AddrPortFrom(external, outsidePort).String(), "300000")
+	world.MustInPod(t, a, "probe", "dial", "tcp", netip.AddrPortFrom(external, world.OutsidePort).String(), "300000")
 }

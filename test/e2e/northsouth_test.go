@@ -8,8 +8,6 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -19,93 +17,36 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/test/e2e/world"
-	"github.com/ovn-offload/ovn-offload/test/testbed"
 )
-
-const (
-	outside     = testbed.External
-	outsidePort = 9090
-)
-
-// serving starts the server of the external host, once for all tests.
-var serving sync.Mutex
-
-// serveOutside has the external host answer. Its server ends with the lab: tests that
-// run at the same time share it.
-func serveOutside(t *testing.T) {
-	t.Helper()
-	serving.Lock()
-	defer serving.Unlock()
-	listening := fmt.Sprintf("127.0.0.1:%d", outsidePort)
-	if _, err := onNode(outside, "probe", "dial", "tcp", listening); err == nil {
-		return
-	}
-	mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("probe serve %d </dev/null >/dev/null 2>&1 &", outsidePort))
-	eventually(t, soon, "the server of the external host listens", func() (bool, string) {
-		out, err := onNode(outside, "probe", "dial", "tcp", listening)
-		return err == nil, out
-	})
-}
-
-// machineAddresses are those of a machine of the lab, IPv4 first.
-func machineAddresses(t *testing.T, machine string) []netip.Addr {
-	t.Helper()
-	link := "eth0"
-	if machine != outside {
-		link = "breth0"
-	}
-	var v4, v6 []netip.Addr
-	out := mustOnNode(t, machine, "ip", "-o", "addr", "show", "dev", link, "scope", "global")
-	for line := range strings.Lines(out) {
-		fields := strings.Fields(line)
-		prefix := netip.MustParsePrefix(fields[3])
-		switch {
-		case strings.Contains(line, "deprecated") || prefix.Addr().IsLinkLocalUnicast():
-		case prefix.Addr().Is4():
-			v4 = append(v4, prefix.Addr())
-		default:
-			v6 = append(v6, prefix.Addr())
-		}
-	}
-	return append(v4, v6...)
-}
-
-func ofFamily(addrs []netip.Addr, like netip.Addr) netip.Addr {
-	for _, addr := range addrs {
-		if addr.Is4() == like.Is4() {
-			return addr
-		}
-	}
-	return netip.Addr{}
-}
 
 // TestPod_ReachesOutsideAsItsNode: from each node, with TCP, UDP and ping, in each family;
 // the outside sees the node's address. Where nothing listens nothing answers.
 func TestPod_ReachesOutsideAsItsNode(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := namespace(t)
-	serveOutside(t)
-	for _, pod := range onEachNode(t, ns) {
+	ns := world.Namespace(t)
+	world.ServeOutside(t)
+	for _, pod := range world.RunOnEachNode(t, ns, "") {
 		node := pod.Spec.NodeName
-		own := machineAddresses(t, node)
-		for _, target := range machineAddresses(t, outside) {
-			if !ofFamily(addresses(t, pod), target).IsValid() {
+		own := world.NodeAddresses(t, node)
+		for _, target := range world.NodeAddresses(t, outside) {
+			if !world.OfFamily(world.Addresses(pod), target).IsValid() {
 				continue
 			}
-			out := mustInPod(t, pod, "ping", "-c1", "-w5", target.String())
+			out := world.MustInPod(t, pod, "ping", "-c1", "-w5", target.String())
 			if !strings.Contains(out, "ttl=62") { // two routers: the cluster's, the gateway
 				t.Errorf("ping from %s to %s: want ttl=62 in %s", node, target, out)
 			}
-			open := netip.AddrPortFrom(target, outsidePort).String()
+			open := netip.AddrPortFrom(target, world.OutsidePort).String()
 			for _, network := range []string{"tcp", "udp"} {
-				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, open, "1000"))
-				if got := netip.MustParseAddr(seen).Unmap(); got != ofFamily(own, target) {
-					t.Errorf("%s from a pod of %s came from %s, want %s", network, node, got, ofFamily(own, target))
+				seen := strings.TrimSpace(world.MustInPod(t, pod, "probe", "dial", network, open, "1000"))
+				if got := netip.MustParseAddr(seen).Unmap(); got != world.OfFamily(own, target) {
+					t.Errorf("%s from a pod of %s came from %s, want %s", network, node, got, world.OfFamily(own, target))
 				}
 			}
-			mustInPod(t, pod, "probe", "dial", "tcp", open, "300000")
-			closed := netip.AddrPortFrom(target, outsidePort+1).String()
-			failsBeside(t, "a port outside on which nothing listens answers", podTries(pod, "probe", "dial", "tcp", closed), podTries(pod, "probe", "dial", "tcp", open))
+			world.MustInPod(t, pod, "probe", "dial", "tcp", open, "300000")
+			closed := netip.AddrPortFrom(target, world.OutsidePort+1).String()
+			world.FailsBeside(t, "a port outside on which nothing listens answers",
+				world.FromPod(pod).Tries("probe", "dial", "tcp", closed), world.FromPod(pod).Tries("probe", "dial", "tcp", open))
 		}
 	}
 }
@@ -115,31 +56,33 @@ func TestPod_ReachesOutsideAsItsNode(t *testing.T) {
 // as the router's; and so is the pod when it begins again.
 func TestNode_ReusesSourcePortOfPod(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := namespace(t)
-	serveOutside(t)
-	pod, own := running(t, ns, "pod", nodes[1]), machineAddresses(t, nodes[1])
-	for i, target := range machineAddresses(t, outside) {
-		to := netip.AddrPortFrom(target, outsidePort).String()
+	ns := world.Namespace(t)
+	world.ServeOutside(t)
+	pod, own := world.Run(t, world.Pod(ns, "pod", nodes[1]))[0], world.NodeAddresses(t, nodes[1])
+	for i, target := range world.NodeAddresses(t, outside) {
+		to := netip.AddrPortFrom(target, world.OutsidePort).String()
 		for _, network := range []string{"tcp", "udp"} {
 			port := 29100 + 50*i // no port that the kernel chooses
 			var ask []string
-			eventually(t, soon, "the router remembers a connection of the pod, without which this shows nothing", func() (bool, string) {
-				port++ // a port that was in use cannot begin again at once
-				ask = []string{"probe", "from", fmt.Sprint(port), network, to}
-				if out, err := inPod(ns, pod.Name, ask...); err != nil {
-					return false, fmt.Sprint(out, err)
-				}
-				remembered := func(entry string) bool {
-					return strings.Contains(entry, "src="+ofFamily(own, target).String()+",") && strings.Contains(entry, fmt.Sprint("sport=", port)) && strings.Contains(entry, "mark=1")
-				}
-				entries := mustOnNode(t, nodes[1], "ovs-appctl", "dpctl/dump-conntrack", "zone=64000")
-				return slices.ContainsFunc(strings.Split(entries, "\n"), remembered), entries
-			})
-			if out, err := onNode(nodes[1], ask...); err != nil {
+			world.Eventually(t, world.Soon, "the router remembers a connection of the pod, without which this shows nothing",
+				func() (bool, string) {
+					port++ // a port that was in use cannot begin again at once
+					ask = []string{"probe", "from", fmt.Sprint(port), network, to}
+					if out, err := world.InPod(ns, pod.Name, ask...); err != nil {
+						return false, fmt.Sprint(out, err)
+					}
+					remembered := func(entry string) bool {
+						return strings.Contains(entry, "src="+world.OfFamily(own, target).String()+",") && strings.Contains(entry,
+							fmt.Sprint("sport=", port)) && strings.Contains(entry, "mark=1")
+					}
+					entries := world.MustOnNode(t, nodes[1], "ovs-appctl", "dpctl/dump-conntrack", "zone=64000")
+					return slices.ContainsFunc(strings.Split(entries, "\n"), remembered), entries
+				})
+			if out, err := world.OnNode(nodes[1], ask...); err != nil {
 				t.Errorf("%s from a port that a pod had is not answered: %v %s", network, err, out)
 			}
 			if network == "udp" {
-				mustInPod(t, pod, ask...)
+				world.MustInPod(t, pod, ask...)
 			}
 		}
 	}
@@ -149,16 +92,18 @@ func TestNode_ReusesSourcePortOfPod(t *testing.T) {
 // the node itself, on the same way, answers.
 func TestPod_IsNotReachedFromOutside(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Strict)
-	ns := namespace(t)
-	pod := running(t, ns, "pod", nodes[1])
-	own := machineAddresses(t, nodes[1])
-	for _, addr := range addresses(t, pod) {
-		hop := ofFamily(own, addr)
+	ns := world.Namespace(t)
+	pod := world.Run(t, world.Pod(ns, "pod", nodes[1]))[0]
+	own := world.NodeAddresses(t, nodes[1])
+	for _, addr := range world.Addresses(pod) {
+		hop := world.OfFamily(own, addr)
 		route := []string{netip.PrefixFrom(addr, addr.BitLen()).String(), "via", hop.String()}
-		mustOnNode(t, outside, append([]string{"ip", "route", "add"}, route...)...)
-		t.Cleanup(func() { onNode(outside, append([]string{"ip", "route", "del"}, route...)...) })
-		failsBeside(t, "the outside reaches a pod", nodeTries(outside, pings([]string{addr.String()})...), nodeTries(outside, pings([]string{hop.String()})...))
-		mustOnNode(t, nodes[1], "ping", "-c1", "-w5", addr.String())
+		world.MustOnNode(t, outside, append([]string{"ip", "route", "add"}, route...)...)
+		t.Cleanup(func() { world.OnNode(outside, append([]string{"ip", "route", "del"}, route...)...) })
+		world.FailsBeside(t, "the outside reaches a pod",
+			world.FromNode(outside).Tries(world.Pings([]string{addr.String()})...),
+			world.FromNode(outside).Tries(world.Pings([]string{hop.String()})...))
+		world.MustOnNode(t, nodes[1], "ping", "-c1", "-w5", addr.String())
 	}
 }
 
@@ -167,24 +112,27 @@ func TestPod_IsNotReachedFromOutside(t *testing.T) {
 // process that listens on all addresses answers from the management port's.
 func TestPod_ReachesOwnAndOtherNodes(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := namespace(t)
-	pod := running(t, ns, "pod", nodes[1])
-	for _, node := range nodes[:2] {
-		host := hostPod(t, ns, "host-"+node, node)
-		for _, addr := range machineAddresses(t, node) {
-			want := ofFamily(addresses(t, pod), addr)
+	ns := world.Namespace(t)
+	pod := world.Pod(ns, "pod", nodes[1])
+	hosts := []*corev1.Pod{world.Pod(ns, "host-0", nodes[0], world.OnHost()), world.Pod(ns, "host-1", nodes[1], world.OnHost())}
+	world.Run(t, append(hosts, pod)...)
+	for _, host := range hosts {
+		node := host.Spec.NodeName
+		for _, addr := range world.NodeAddresses(t, node) {
+			want := world.OfFamily(world.Addresses(pod), addr)
 			if !want.IsValid() {
 				continue
 			}
 			if node != pod.Spec.NodeName {
-				want = ofFamily(machineAddresses(t, pod.Spec.NodeName), addr)
+				want = world.OfFamily(world.NodeAddresses(t, pod.Spec.NodeName), addr)
 			}
 			networks := []string{"tcp", "udp"}
 			if node == pod.Spec.NodeName {
 				networks = networks[:1]
 			}
 			for _, network := range networks {
-				seen := strings.TrimSpace(mustInPod(t, pod, "probe", "dial", network, netip.AddrPortFrom(addr, hostPort(host)).String(), "1000"))
+				seen := strings.TrimSpace(world.MustInPod(t, pod, "probe", "dial", network,
+					netip.AddrPortFrom(addr, world.Port(host)).String(), "1000"))
 				if got := netip.MustParseAddr(seen).Unmap(); got != want {
 					t.Errorf("%s to %s came from %s, want %s", network, host.Name, got, want)
 				}
@@ -198,85 +146,40 @@ func TestPod_ReachesOwnAndOtherNodes(t *testing.T) {
 // takes the place of ours; at the node's own address it does always.
 func TestMasquerade_PodDoesNotReachNode(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive, world.Strict)
-	ns := namespace(t)
-	pod := running(t, ns, "pod", nodes[1])
-	host := hostPod(t, ns, "host", nodes[1])
-	for _, addr := range machineAddresses(t, nodes[1]) {
+	ns := world.Namespace(t)
+	pod := world.Pod(ns, "pod", nodes[1])
+	host := world.Pod(ns, "host", nodes[1], world.OnHost())
+	world.Run(t, pod, host)
+	for _, addr := range world.NodeAddresses(t, nodes[1]) {
 		masquerade, policy := "169.254.0.2", "ip4.dst == 169.254.0.0/17"
 		if addr.Is6() {
 			masquerade, policy = "fd69::2", "ip6.dst == fd69::/112"
 		}
-		if !ofFamily(addresses(t, pod), addr).IsValid() {
+		if !world.OfFamily(world.Addresses(pod), addr).IsValid() {
 			continue
 		}
 		ask := func(target netip.Addr, seconds string) (string, error) {
-			return inPod(ns, pod.Name, "probe", "dial", "tcp", netip.AddrPortFrom(target, hostPort(host)).String(), "0", seconds)
+			return world.InPod(ns, pod.Name, "probe", "dial", "tcp", netip.AddrPortFrom(target, world.Port(host)).String(), "0",
+				seconds)
 		}
-		eventually(t, soon, "the node is reached at its own address", func() (bool, string) {
+		world.Eventually(t, world.Soon, "the node is reached at its own address", func() (bool, string) {
 			out, err := ask(addr, "1")
 			return err == nil, out
 		})
 		remove := func() {
-			onNode(nodes[0], "ovn-nbctl", "lr-policy-del", contract.Network{}.ClusterRouter(), "2000", policy)
+			world.OnNode(nodes[0], "ovn-nbctl", "lr-policy-del", contract.Network{}.ClusterRouter(), "2000", policy)
 			synced(t)
 		}
 		t.Cleanup(remove)
 		nbctl(t, "--wait=hv", "lr-policy-add", contract.Network{}.ClusterRouter(), "2000", policy, "allow")
-		if out, err := ask(netip.MustParseAddr(masquerade), longPatience); err != nil {
+		if out, err := ask(netip.MustParseAddr(masquerade), world.LongPatience); err != nil {
 			t.Errorf("without the policy %s is not reached, this shows nothing: %v: %s", masquerade, err, out)
 		}
 		remove()
-		failsBeside(t, "a pod reaches its node at "+masquerade, func() (string, error) { return ask(netip.MustParseAddr(masquerade), "1") },
+		world.FailsBeside(t, "a pod reaches its node at "+masquerade,
+			func() (string, error) { return ask(netip.MustParseAddr(masquerade), "1") },
 			func() (string, error) { return ask(addr, "1") })
 	}
-}
-
-// hostPorts are those that hostPod has given: ports of a node, each for one pod only.
-var hostPorts atomic.Int32
-
-// hostPod serves in a node's own network, at hostPort.
-func hostPod(t *testing.T, ns, name, node string) *corev1.Pod {
-	t.Helper()
-	return hostPodAt(t, podObject(ns, name, node), outsidePort+hostPorts.Add(1))
-}
-
-// hostPods are a hostPod of each node, by the nodes' names.
-func hostPods(t *testing.T, ns string) map[string]*corev1.Pod {
-	t.Helper()
-	var objects []*corev1.Pod
-	for _, node := range nodes {
-		objects = append(objects, onHostNetwork(podObject(ns, "host-"+node, node), outsidePort+hostPorts.Add(1)))
-	}
-	pods := map[string]*corev1.Pod{}
-	for _, pod := range allStarted(t, objects...) {
-		pods[pod.Spec.NodeName] = awaitHostPod(t, pod)
-	}
-	return pods
-}
-
-// hostPodAt makes a pod serve at a port of its node.
-func hostPodAt(t *testing.T, object *corev1.Pod, port int32) *corev1.Pod {
-	t.Helper()
-	return awaitHostPod(t, streaming(t, onHostNetwork(object, port)))
-}
-
-func onHostNetwork(object *corev1.Pod, port int32) *corev1.Pod {
-	container := &object.Spec.Containers[0]
-	container.Command = []string{"probe", "serve", fmt.Sprint(port)}
-	container.Ports = []corev1.ContainerPort{{ContainerPort: port}}
-	object.Spec.HostNetwork = true
-	return object
-}
-
-func awaitHostPod(t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	mustInPod(t, pod, "probe", "await", fmt.Sprint("127.0.0.1:", hostPort(pod)))
-	return pod
-}
-
-// hostPort is where a pod of hostPod serves.
-func hostPort(pod *corev1.Pod) uint16 {
-	return uint16(pod.Spec.Containers[0].Ports[0].ContainerPort)
 }
 
 // TestPod_GetsICMPErrorsOfRouters: what routers outside have to say of a pod's packet
@@ -288,12 +191,12 @@ func TestPod_GetsICMPErrorsOfRouters(t *testing.T) {
 		mtu    = 1300
 	)
 	onlyInLab(t, "it changes the machine that is the nodes' gateway")
-	ns := namespace(t)
-	pod := running(t, ns, "pod", nodes[1])
-	mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("ip netns add far && ip link add far0 mtu %d type veth peer name eth0 mtu %d netns far", mtu, mtu))
-	t.Cleanup(func() { onNode(outside, "ip", "netns", "del", "far") })
-	mustOnNode(t, outside, "sh", "-c", "ip link set far0 up && ip -n far link set eth0 up")
-	for _, own := range machineAddresses(t, outside) {
+	ns := world.Namespace(t)
+	pod := world.Run(t, world.Pod(ns, "pod", nodes[1]))[0]
+	world.MustOnNode(t, outside, "sh", "-c", fmt.Sprintf("ip netns add far && ip link add far0 mtu %d type veth peer name eth0 mtu %d netns far", mtu, mtu))
+	t.Cleanup(func() { world.OnNode(outside, "ip", "netns", "del", "far") })
+	world.MustOnNode(t, outside, "sh", "-c", "ip link set far0 up && ip -n far link set eth0 up")
+	for _, own := range world.NodeAddresses(t, outside) {
 		near, far, subnet, forward, headers := "192.0.2.1", "192.0.2.2", "192.0.2.0/24", "net.ipv4.ip_forward", 28
 		tooLarge, tooFar := fmt.Sprintf("mtu = %d", mtu), "Time to live exceeded"
 		if own.Is6() {
@@ -301,14 +204,15 @@ func TestPod_GetsICMPErrorsOfRouters(t *testing.T) {
 			tooLarge, tooFar = fmt.Sprintf("Packet too big: mtu=%d", mtu), "Time exceeded: Hop limit"
 		}
 		length := subnet[strings.Index(subnet, "/"):]
-		mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("ip addr add %s dev far0 nodad && ip -n far addr add %s dev eth0 nodad && ip -n far route add default via %s && sysctl -qw %s=1",
-			near+length, far+length, near, forward))
-		t.Cleanup(func() { onNode(outside, "sysctl", "-qw", forward+"=0") })
-		mustOnNode(t, fabric, "sh", "-c", fmt.Sprintf("ip route add %s via %s && sysctl -qw %s=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.fabric0.send_redirects=0", subnet, own, forward))
-		t.Cleanup(func() { onNode(fabric, "sh", "-c", "ip route del "+subnet+"; sysctl -qw "+forward+"=0") })
+		world.MustOnNode(t, outside, "sh", "-c",
+			fmt.Sprintf("ip addr add %s dev far0 nodad && ip -n far addr add %s dev eth0 nodad && ip -n far route add default via %s && sysctl -qw %s=1",
+				near+length, far+length, near, forward))
+		t.Cleanup(func() { world.OnNode(outside, "sysctl", "-qw", forward+"=0") })
+		world.MustOnNode(t, fabric, "sh", "-c", fmt.Sprintf("ip route add %s via %s && sysctl -qw %s=1 net.ipv4.conf.all.send_redirects=0 net.ipv4.conf.fabric0.send_redirects=0", subnet, own, forward))
+		t.Cleanup(func() { world.OnNode(fabric, "sh", "-c", "ip route del "+subnet+"; sysctl -qw "+forward+"=0") })
 
 		ping := func(options ...string) (string, error) {
-			return inPod(ns, pod.Name, slices.Concat([]string{"ping", "-M", "do"}, options, []string{far})...)
+			return world.InPod(ns, pod.Name, slices.Concat([]string{"ping", "-M", "do"}, options, []string{far})...)
 		}
 		if out, err := ping("-c1", "-w10", "-s", fmt.Sprint(mtu-headers)); err != nil {
 			t.Errorf("a packet that fits is not answered: %s", out)
@@ -325,16 +229,16 @@ func TestPod_GetsICMPErrorsOfRouters(t *testing.T) {
 // and afterwards. The pod's stream is UDP: without the flows replies go to the host, which would reset TCP.
 func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive)
-	ns := namespace(t)
-	serveOutside(t)
-	pod := running(t, ns, "pod", nodes[1])
-	host := podObject(ns, "host", nodes[1], "sleep", "1000")
+	ns := world.Namespace(t)
+	world.ServeOutside(t)
+	pod := world.Run(t, world.Pod(ns, "pod", nodes[1]))[0]
+	host := world.Pod(ns, "host", nodes[1], world.Command("sleep", "1000"))
 	host.Spec.HostNetwork = true
-	create(t, host)
-	waitPod(t, ns, host.Name, "Running", isRunning)
-	target := netip.AddrPortFrom(machineAddresses(t, outside)[0], outsidePort)
+	world.Create(t, host)
+	world.WaitPod(t, ns, host.Name, "Running", world.IsRunning)
+	target := netip.AddrPortFrom(world.NodeAddresses(t, outside)[0], world.OutsidePort)
 	table := func() string {
-		return mustOnNode(t, nodes[1], "ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", "breth0")
+		return world.MustOnNode(t, nodes[1], "ovs-ofctl", "-O", "OpenFlow14", "--no-stats", "dump-flows", "breth0")
 	}
 	before := len(strings.Split(table(), "\n"))
 	flows := map[string]*flow{"the pod": startFlow(t, ns, pod.Name, "udp", target), "the host": startFlow(t, ns, host.Name, "tcp", target)}
@@ -344,8 +248,8 @@ func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 		{"ovs-ofctl", "-O", "OpenFlow14", "--strict", "del-flows", "breth0", "table=1,priority=100,ct_mark=1"},
 		{"ovs-ofctl", "-O", "OpenFlow14", "add-flow", "breth0", "priority=150,ip actions=NORMAL"},
 	} {
-		mustOnNode(t, nodes[1], spoil...)
-		eventually(t, podWithin, fmt.Sprintf("the table is as before %v", spoil), func() (bool, string) {
+		world.MustOnNode(t, nodes[1], spoil...)
+		world.Eventually(t, world.PodWithin, fmt.Sprintf("the table is as before %v", spoil), func() (bool, string) {
 			now := table()
 			return len(strings.Split(now, "\n")) == before, now
 		})
@@ -353,7 +257,7 @@ func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 	restart(t, "agent@"+nodes[1])
 	restart(t, "ovn-controller@"+nodes[1])
 	for _, flow := range flows {
-		flow.wantAnswer(t, soon)
+		flow.wantAnswer(t, world.Soon)
 	}
 	wantShortSilences(t, "flows were deleted", flows, witness, 10*time.Second)
 }
@@ -362,37 +266,38 @@ func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 // ovs-vswitchd is back, and new connections succeed, the host's and the pod's.
 func TestGateway_StreamSurvivesRestartOfSwitch(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive)
-	ns := namespace(t)
-	serveOutside(t)
-	pod := running(t, ns, "pod", nodes[1])
-	target := netip.AddrPortFrom(machineAddresses(t, outside)[0], outsidePort)
+	ns := world.Namespace(t)
+	world.ServeOutside(t)
+	pod := world.Run(t, world.Pod(ns, "pod", nodes[1]))[0]
+	target := netip.AddrPortFrom(world.NodeAddresses(t, outside)[0], world.OutsidePort)
 	stream := startFlow(t, ns, pod.Name, "udp", target)
 	restart(t, "ovs-vswitchd@"+nodes[1])
-	stream.wantAnswer(t, podWithin)
-	mustInPod(t, pod, "probe", "dial", "tcp", target.String(), "1000")
-	mustOnNode(t, nodes[1], "probe", "dial", "tcp", target.String(), "1000")
+	stream.wantAnswer(t, world.PodWithin)
+	world.MustInPod(t, pod, "probe", "dial", "tcp", target.String(), "1000")
+	world.MustOnNode(t, nodes[1], "probe", "dial", "tcp", target.String(), "1000")
 }
 
 // TestNode_AddedAddressIsReached: a further address of a node is reached by its pods
 // when it is there, and no longer when it is gone.
 func TestNode_AddedAddressIsReached(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive)
-	ns := namespace(t)
-	pod := running(t, ns, "pod", nodes[1])
-	own := machineAddresses(t, nodes[1])[0].As4()
+	ns := world.Namespace(t)
+	pod := world.Run(t, world.Pod(ns, "pod", nodes[1]))[0]
+	own := world.NodeAddresses(t, nodes[1])[0].As4()
 	own[2] = 77
 	extra := netip.AddrFrom4(own).String()
-	ping := func(to string) attempt { return podTries(pod, pings([]string{to})...) }
+	ping := func(to string) world.Attempt { return world.FromPod(pod).Tries(world.Pings([]string{to})...) }
 	unreached := func(when string) {
 		t.Helper()
-		failsBeside(t, extra+" answers "+when, ping(extra), ping(machineAddresses(t, nodes[1])[0].String()))
+		world.FailsBeside(t, extra+" answers "+when, ping(extra), ping(world.NodeAddresses(t, nodes[1])[0].String()))
 	}
 	unreached("before any node has the address")
-	mustOnNode(t, nodes[1], "ip", "addr", "add", extra+"/16", "dev", "breth0")
-	t.Cleanup(func() { onNode(nodes[1], "ip", "addr", "del", extra+"/16", "dev", "breth0") })
-	eventually(t, soon, "pods reach the node's new address", func() (bool, string) { out, err := ping(extra)(); return err == nil, out })
-	mustOnNode(t, nodes[1], "ip", "addr", "del", extra+"/16", "dev", "breth0")
-	eventually(t, soon, "the address that is gone is not reached", func() (bool, string) {
+	world.MustOnNode(t, nodes[1], "ip", "addr", "add", extra+"/16", "dev", "breth0")
+	t.Cleanup(func() { world.OnNode(nodes[1], "ip", "addr", "del", extra+"/16", "dev", "breth0") })
+	world.Eventually(t, world.Soon, "pods reach the node's new address",
+		func() (bool, string) { out, err := ping(extra)(); return err == nil, out })
+	world.MustOnNode(t, nodes[1], "ip", "addr", "del", extra+"/16", "dev", "breth0")
+	world.Eventually(t, world.Soon, "the address that is gone is not reached", func() (bool, string) {
 		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), nodes[1], metav1.GetOptions{})
 		_, answered := ping(extra)()
 		return err == nil && !strings.Contains(node.Annotations["k8s.ovn.org/host-cidrs"], extra) && answered != nil, ""
@@ -406,19 +311,20 @@ func TestNode_AddedAddressIsReached(t *testing.T) {
 func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 	world.Test(t, world.Node, world.Disruptive)
 	const size = "1420" // and headers: the fabric takes 1500 bytes, pods 1442
-	ns, node := namespace(t), nodes[1]
-	server(t, ns, "server", node)
-	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
-	from := running(t, ns, "from", node)
-	answers(t, from, "udp", frontends(web)[0])
-	before := strings.TrimSpace(mustOnNode(t, node, "ovs-vsctl", "--if-exists", "get", "Open_vSwitch", ".", "other_config:userspace-tso-enable"))
+	ns, node := world.Namespace(t), nodes[1]
+	world.Run(t, world.Pod(ns, "server", node, world.Behind("web")))
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	from := world.Run(t, world.Pod(ns, "from", node))[0]
+	world.FromPod(from).Answered(t, "udp", world.Frontends(web)[0])
+	before := strings.TrimSpace(world.MustOnNode(t, node, "ovs-vsctl", "--if-exists", "get", "Open_vSwitch", ".",
+		"other_config:userspace-tso-enable"))
 	if before == "" {
 		t.Skip("the kernel's datapath")
 	}
 	look := func(want bool) {
-		onNode(node, "ovs-vsctl", "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:userspace-tso-enable=%t", !want))
+		world.OnNode(node, "ovs-vsctl", "set", "Open_vSwitch", ".", fmt.Sprintf("other_config:userspace-tso-enable=%t", !want))
 		patchNode(t, node, fmt.Sprintf(`{"test-looks":"%t"}`, want)) // the agent looks again
-		eventually(t, soon, fmt.Sprintf("the gateway looks at sizes: %t", want), func() (bool, string) {
+		world.Eventually(t, world.Soon, fmt.Sprintf("the gateway looks at sizes: %t", want), func() (bool, string) {
 			out := nbctl(t, "get", "Logical_Router_Port", "rtoj-GR_"+node, "options")
 			return strings.Contains(out, "gateway_mtu=") == want, out
 		})
@@ -426,23 +332,25 @@ func TestNodePort_TooLargePacketGetsICMPError(t *testing.T) {
 	}
 	// A host caches the path MTU for ten minutes.
 	forget := func() {
-		onNode(outside, "ip", "-4", "route", "flush", "cache")
-		onNode(outside, "ip", "-6", "route", "flush", "cache")
+		world.OnNode(outside, "ip", "-4", "route", "flush", "cache")
+		world.OnNode(outside, "ip", "-6", "route", "flush", "cache")
 	}
 	t.Cleanup(func() { look(false); forget(); patchNode(t, node, `{"test-looks":null}`) })
-	for _, address := range machineAddresses(t, node) {
+	for _, address := range world.NodeAddresses(t, node) {
 		look(false)
 		forget()
 		target := netip.AddrPortFrom(address, uint16(web.Spec.Ports[1].NodePort)).String()
-		mustOnNode(t, outside, "probe", "dial", "udp", target)
-		if out, err := onNode(outside, "probe", "dial", "udp", target, size); err == nil || !strings.Contains(out, "timeout") {
+		world.MustOnNode(t, outside, "probe", "dial", "udp", target)
+		if out, err := world.OnNode(outside, "probe", "dial", "udp", target, size); err == nil || !strings.Contains(out,
+			"timeout") {
 			t.Errorf("%s, not looked at: %v: %s", target, err, out)
 		}
 		look(true)
-		if out, err := onNode(outside, "probe", "dial", "udp", target, size); err == nil || !strings.Contains(out, "message too long") {
+		if out, err := world.OnNode(outside, "probe", "dial", "udp", target, size); err == nil || !strings.Contains(out,
+			"message too long") {
 			t.Errorf("%s: want an error that it is too long, got %v: %s", target, err, out)
 		}
-		mustOnNode(t, outside, "probe", "dial", "udp", target)
+		world.MustOnNode(t, outside, "probe", "dial", "udp", target)
 	}
 }
 
@@ -458,24 +366,25 @@ func patchNode(t *testing.T, node, labels string) {
 // connections go by both; before, by the one that there is.
 func TestPod_UsesAllDefaultGateways(t *testing.T) {
 	world.Test(t, world.Node, world.Disruptive)
-	const far, port = "198.51.100.7", outsidePort + 2 // the external host serves at the others
+	const far, port = "198.51.100.7", world.OutsidePort + 2 // the external host serves at the others
 	onlyInLab(t, "it changes the machine that is the nodes' gateway")
-	ns, node := namespace(t), nodes[1]
-	pod := running(t, ns, "pod", node)
+	ns, node := world.Namespace(t), nodes[1]
+	pod := world.Run(t, world.Pod(ns, "pod", node))[0]
 	for _, machine := range []string{outside, "fabric"} {
-		mustOnNode(t, machine, "ip", "addr", "replace", far+"/32", "dev", "lo")
-		pid := strings.TrimSpace(mustOnNode(t, machine, "sh", "-c", fmt.Sprintf("probe serve %d %s </dev/null >/dev/null 2>&1 & echo $!", port, machine)))
+		world.MustOnNode(t, machine, "ip", "addr", "replace", far+"/32", "dev", "lo")
+		pid := strings.TrimSpace(world.MustOnNode(t, machine, "sh", "-c",
+			fmt.Sprintf("probe serve %d %s </dev/null >/dev/null 2>&1 & echo $!", port, machine)))
 		t.Cleanup(func() {
-			onNode(machine, "kill", pid)
-			onNode(machine, "ip", "addr", "del", far+"/32", "dev", "lo")
+			world.OnNode(machine, "kill", pid)
+			world.OnNode(machine, "ip", "addr", "del", far+"/32", "dev", "lo")
 		})
 	}
 	ways := func() map[string]int {
 		seen := map[string]int{}
-		const script = `for i in $(seq 20); do probe dial tcp "$1" 0 ` + patience + ` || echo lost lost; done`
-		for line := range strings.Lines(mustInPod(t, pod, "sh", "-c", script, "sh", fmt.Sprintf("%s:%d", far, port))) {
-			if got, err := readAnswer(line, nil); err == nil {
-				seen[got.server]++
+		const script = `for i in $(seq 20); do probe dial tcp "$1" 0 ` + world.Patience + ` || echo lost lost; done`
+		for line := range strings.Lines(world.MustInPod(t, pod, "sh", "-c", script, "sh", fmt.Sprintf("%s:%d", far, port))) {
+			if got, err := world.ReadAnswer(line, nil); err == nil {
+				seen[got.Server]++
 			}
 		}
 		return seen
@@ -485,20 +394,21 @@ func TestPod_UsesAllDefaultGateways(t *testing.T) {
 		seen := ways()
 		return seen["fabric"] >= 10 && seen[outside] == 0, fmt.Sprint(seen)
 	}
-	eventually(t, podWithin, "by one gateway", byOne)
-	one := strings.TrimSpace(mustOnNode(t, node, "ip", "-4", "route", "show", "default"))
+	world.Eventually(t, world.PodWithin, "by one gateway", byOne)
+	one := strings.TrimSpace(world.MustOnNode(t, node, "ip", "-4", "route", "show", "default"))
 	gateway := strings.Fields(one)[2]
-	second := ofFamily(machineAddresses(t, outside), netip.MustParseAddr(gateway)).String()
+	second := world.OfFamily(world.NodeAddresses(t, outside), netip.MustParseAddr(gateway)).String()
 	t.Cleanup(func() {
-		onNode(node, "ip", "route", "replace", "default", "via", gateway, "dev", "breth0")
-		eventually(t, podWithin, "one gateway again", byOne)
+		world.OnNode(node, "ip", "route", "replace", "default", "via", gateway, "dev", "breth0")
+		world.Eventually(t, world.PodWithin, "one gateway again", byOne)
 	})
-	mustOnNode(t, node, "ip", "route", "replace", "default", "nexthop", "via", gateway, "dev", "breth0", "nexthop", "via", second, "dev", "breth0")
-	eventually(t, podWithin, "both gateways are used", func() (bool, string) {
+	world.MustOnNode(t, node, "ip", "route", "replace", "default", "nexthop", "via", gateway, "dev", "breth0", "nexthop",
+		"via", second, "dev", "breth0")
+	world.Eventually(t, world.PodWithin, "both gateways are used", func() (bool, string) {
 		seen := ways()
 		return seen["fabric"] >= 3 && seen[outside] >= 3, fmt.Sprint(seen)
 	})
-	if now := mustOnNode(t, node, "ip", "-4", "route", "show", "default"); strings.Count(now, "nexthop") != 2 {
+	if now := world.MustOnNode(t, node, "ip", "-4", "route", "show", "default"); strings.Count(now, "nexthop") != 2 {
 		t.Errorf("the host's own route: %s", now)
 	}
 }

@@ -17,11 +17,13 @@ import (
 // the edge has its name, and the table of policies has its drops. A policy that selects no pod has matched nothing.
 func TestPage_MapAndPoliciesNameWhatDrops(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
-	guarded, neighbor, client := server(t, ns, "guarded", nodes[2]), running(t, ns, "neighbor", nodes[2]), running(t, ns, "client", nodes[1])
-	label(t, guarded, `{"app":"guarded"}`)
-	target := echoTargets(t, guarded)[0]
-	becomes(t, neighbor, true, target)
+	ns := world.Namespace(t)
+	guarded, neighbor, client := world.Pod(ns, "guarded", nodes[2], world.Behind("web")), world.Pod(ns, "neighbor",
+		nodes[2]), world.Pod(ns, "client", nodes[1])
+	world.Run(t, guarded, neighbor, client)
+	world.LabelPod(t, guarded, `{"app":"guarded"}`)
+	target := world.Endpoints(guarded)[0]
+	world.Reaches(t, neighbor, true, target)
 	keepsSending(t, client, "true", target.String())
 	keepsSending(t, neighbor, "true", target.String())
 	page, q := openPage(t, "", "--direct"), url.Values{"namespaces": {ns}}
@@ -35,7 +37,7 @@ func TestPage_MapAndPoliciesNameWhatDrops(t *testing.T) {
 	has := func(all []web.Edge, from string, is func(web.Edge) bool) bool {
 		return slices.ContainsFunc(all, func(e web.Edge) bool { return e.From == "pod/"+ns+"/"+from && is(e) })
 	}
-	eventually(t, flowsWithin, "both pods are in the map, and nothing drops", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "both pods are in the map, and nothing drops", func() (bool, string) {
 		all := edges()
 		drops := slices.ContainsFunc(all, func(e web.Edge) bool { return e.Dropped > 0 })
 		// Without a policy, datapath flows match no ports. The map then cannot say which end is the client.
@@ -48,16 +50,16 @@ func TestPage_MapAndPoliciesNameWhatDrops(t *testing.T) {
 		return !drops && between("client") && between("neighbor"), fmt.Sprintf("%+v", all)
 	})
 
-	createPolicy(t, ns, "lets-client", allowIngress("guarded", "client"))
-	createPolicy(t, ns, "selects-none", allowIngress("absent", "client"))
-	becomes(t, neighbor, false, target)
+	world.CreatePolicy(t, ns, "lets-client", world.AllowPods("guarded", "client"))
+	world.CreatePolicy(t, ns, "selects-none", world.AllowPods("absent", "client"))
+	world.Reaches(t, neighbor, false, target)
 	by := "netpol/" + ns + "/lets-client"
-	eventually(t, flowsWithin, "the map names the policy that drops", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "the map names the policy that drops", func() (bool, string) {
 		all := edges()
 		return has(all, "neighbor", func(e web.Edge) bool { return e.Dropped > 0 && slices.Contains(e.By, by) }) &&
 			has(all, "client", func(e web.Edge) bool { return e.Packets > 0 && e.Dropped == 0 }), fmt.Sprintf("%+v", all)
 	})
-	eventually(t, flowsWithin, "the table has its drops, and the policy without any packet", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "the table has its drops, and the policy without any packet", func() (bool, string) {
 		var view struct{ Answer web.Policies }
 		page.view(t, "policies", q, &view)
 		drops := slices.ContainsFunc(view.Answer.Policies, func(p web.Policy) bool {

@@ -25,27 +25,27 @@ type lan struct{ nic string }
 func newLAN(t *testing.T, nic string, vlan int, host string) lan {
 	t.Helper()
 	onlyInLab(t, "it gives nodes NICs")
-	mustOnNode(t, outside, "sh", "-c", fmt.Sprintf("ip link add %[1]s type bridge && ip link set %[1]s up", nic))
-	t.Cleanup(func() { onNode(outside, "ip", "link", "del", nic) })
+	world.MustOnNode(t, outside, "sh", "-c", fmt.Sprintf("ip link add %[1]s type bridge && ip link set %[1]s up", nic))
+	t.Cleanup(func() { world.OnNode(outside, "ip", "link", "del", nic) })
 	for i, node := range nodes {
 		port := fmt.Sprintf("%s-%d", nic, i)
 		out, err := exec.Command("ip", "link", "add", port, "netns", processOf(t, outside), "type", "veth", "peer", "name", nic, "netns", processOf(t, node)).CombinedOutput()
 		if err != nil {
 			t.Fatalf("giving %s a NIC: %v: %s", node, err, out)
 		}
-		t.Cleanup(func() { onNode(node, "ip", "link", "del", nic) })
-		mustOnNode(t, outside, "ip", "link", "set", port, "master", nic, "up")
-		mustOnNode(t, node, "ip", "link", "set", nic, "up")
+		t.Cleanup(func() { world.OnNode(node, "ip", "link", "del", nic) })
+		world.MustOnNode(t, outside, "ip", "link", "set", port, "master", nic, "up")
+		world.MustOnNode(t, node, "ip", "link", "set", nic, "up")
 	}
 	l := lan{nic}
-	pid := strings.TrimSpace(mustOnNode(t, nodes[0], "sh", "-c", fmt.Sprintf(`set -e
+	pid := strings.TrimSpace(world.MustOnNode(t, nodes[0], "sh", "-c", fmt.Sprintf(`set -e
 ip netns add %[1]s; ip link add %[1]s-host type veth peer name eth0 netns %[1]s; ip link set %[1]s-host up
 ip -n %[1]s addr add %[2]s dev eth0; ip -n %[1]s link set eth0 up; ip -n %[1]s link set lo up
 ovs-vsctl add-br access-%[1]s -- set Bridge access-%[1]s datapath_type=$(ovs-vsctl get Bridge br-int datapath_type) \
  -- add-port access-%[1]s %[1]s -- add-port access-%[1]s %[1]s-host tag=%[3]d
-ip netns exec %[1]s probe serve %[4]d host </dev/null >/dev/null 2>&1 & echo $!`, nic, host, vlan, echoPort)))
+ip netns exec %[1]s probe serve %[4]d host </dev/null >/dev/null 2>&1 & echo $!`, nic, host, vlan, world.EchoPort)))
 	t.Cleanup(func() {
-		onNode(nodes[0], "sh", "-c", fmt.Sprintf("kill %[2]s; ovs-vsctl del-br access-%[1]s; ip link del %[1]s-host; ip netns del %[1]s", nic, pid))
+		world.OnNode(nodes[0], "sh", "-c", fmt.Sprintf("kill %[2]s; ovs-vsctl del-br access-%[1]s; ip link del %[1]s-host; ip netns del %[1]s", nic, pid))
 	})
 	return l
 }
@@ -79,14 +79,14 @@ spec:
 // be, and without a node that has it they wait.
 func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
 	world.Test(t, world.Networks)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	name := "lan-" + ns[len(ns)-5:]
 	l := newLAN(t, "lan2", 90, "10.92.0.200/24")
 	l.physicalNetwork(t, name, ns, "0-90", nodes[2])
 	key := contract.PhysicalNetworkLabel + name
 	labelled := func(want string) {
 		t.Helper()
-		eventually(t, soon, "nodes with the label: "+want, func() (bool, string) {
+		world.Eventually(t, world.Soon, "nodes with the label: "+want, func() (bool, string) {
 			out, err := kubectl(t, "", "get", "nodes", "-l", key+"=true", "-o", "jsonpath={.items[*].metadata.name}")
 			return err == nil && out == want, out
 		})
@@ -97,7 +97,7 @@ func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
 		networkOf(ns, "nowhere", `"topology": "localnet"`))
 	place := func(pod, annotation, networks string) {
 		t.Helper()
-		object := podObject(ns, pod, "")
+		object := world.Pod(ns, pod, "")
 		object.Annotations = map[string]string{annotation: networks}
 		object.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []corev1.PreferredSchedulingTerm{{
 			Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: "kubernetes.io/hostname", Operator: "In", Values: []string{nodes[1]}}}},
@@ -106,7 +106,7 @@ func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
 		if pod == "plain" {
 			object.Spec.NodeSelector = nil
 		}
-		create(t, object)
+		world.Create(t, object)
 	}
 	const nodus = "k8s.plugin.opnfv.org/nfn-network"
 	placed := map[string]struct{ annotation, networks, node string }{
@@ -122,12 +122,12 @@ func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
 		place(pod, on.annotation, on.networks)
 	}
 	for pod, on := range placed {
-		if got := waitPod(t, ns, pod, "Running", isRunning); got.Spec.NodeName != on.node {
+		if got := world.WaitPod(t, ns, pod, "Running", world.IsRunning); got.Spec.NodeName != on.node {
 			t.Errorf("pod %s is on %s, want %s; it selects %v", pod, got.Spec.NodeName, on.node, got.Spec.NodeSelector)
 		}
 	}
 	place("both", contract.NetworksKey, "lan.90, nowhere")
-	both := waitPod(t, ns, "both", "there", func(*corev1.Pod) bool { return true })
+	both := world.WaitPod(t, ns, "both", "there", func(*corev1.Pod) bool { return true })
 	if got := both.Spec.NodeSelector; len(got) != 3 || got[key] != "true" || got[contract.PhysicalNetworkLabel+ns+".nowhere"] != "true" {
 		t.Errorf("the pod on two physical networks selects %v", got)
 	}
@@ -137,5 +137,5 @@ func TestPhysicalNetwork_PodsArePlacedWhereItIs(t *testing.T) {
 	place("late", contract.NetworksKey, "lan.90")
 	wantEvent(t, ns, "FailedScheduling", "late", "didn't match Pod's node affinity/selector")
 	l.physicalNetwork(t, name, ns, "0-90", nodes[2])
-	waitPod(t, ns, "late", "Running", isRunning)
+	world.WaitPod(t, ns, "late", "Running", world.IsRunning)
 }

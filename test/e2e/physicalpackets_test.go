@@ -19,20 +19,22 @@ import (
 // hostMoves puts the host into another VLAN.
 func (l lan) hostMoves(t *testing.T, vlan int) {
 	t.Helper()
-	mustOnNode(t, nodes[0], "ovs-vsctl", "set", "Port", l.nic+"-host", fmt.Sprintf("tag=%d", vlan))
+	world.MustOnNode(t, nodes[0], "ovs-vsctl", "set", "Port", l.nic+"-host", fmt.Sprintf("tag=%d", vlan))
 }
 
 // hostReaches checks that the host is answered by a pod, also with long packets.
 func (l lan) hostReaches(t *testing.T, to netip.Addr) {
 	t.Helper()
-	mustOnNode(t, nodes[0], "ip", "netns", "exec", l.nic, "ping", "-c1", "-w5", to.String())
-	mustOnNode(t, nodes[0], "ip", "netns", "exec", l.nic, "probe", "dial", "tcp", netip.AddrPortFrom(to, echoPort).String(), "300000", longPatience)
+	world.MustOnNode(t, nodes[0], "ip", "netns", "exec", l.nic, "ping", "-c1", "-w5", to.String())
+	world.MustOnNode(t, nodes[0], "ip", "netns", "exec", l.nic, "probe", "dial", "tcp",
+		netip.AddrPortFrom(to, world.EchoPort).String(), "300000", world.LongPatience)
 }
 
 // connected says whether a node has the bridge, the mapping and the NIC's port.
 func (l lan) connected(t *testing.T, node, network string) (is bool, seen string) {
 	t.Helper()
-	out := mustOnNode(t, node, "sh", "-c", fmt.Sprintf("ovs-vsctl get Open_vSwitch . external_ids:ovn-bridge-mappings; ovs-vsctl list-br; ovs-vsctl port-to-br %s || true", l.nic))
+	out := world.MustOnNode(t, node, "sh", "-c",
+		fmt.Sprintf("ovs-vsctl get Open_vSwitch . external_ids:ovn-bridge-mappings; ovs-vsctl list-br; ovs-vsctl port-to-br %s || true", l.nic))
 	mapped, bridge := strings.Contains(out, network+":br-"+l.nic), strings.Count(out, "br-"+l.nic+"\n")
 	return mapped && bridge == 2, fmt.Sprintf("mapped %t, bridge %d of 2: %s", mapped, bridge, out)
 }
@@ -41,7 +43,7 @@ func (l lan) connected(t *testing.T, node, network string) (is bool, seen string
 func (l lan) waitConnected(t *testing.T, network string, want bool, some ...string) {
 	t.Helper()
 	for _, node := range some {
-		eventually(t, soon, fmt.Sprintf("%s is connected to %s: %t", node, network, want), func() (bool, string) {
+		world.Eventually(t, world.Soon, fmt.Sprintf("%s is connected to %s: %t", node, network, want), func() (bool, string) {
 			is, seen := l.connected(t, node, network)
 			return is == want && (is || strings.Contains(seen, "mapped false, bridge 0")), seen
 		})
@@ -51,14 +53,15 @@ func (l lan) waitConnected(t *testing.T, network string, want bool, some ...stri
 // link describes a NIC as `ip` does. An ovs-vswitchd that was killed leaves it promiscuous (docs/physical-networks.md).
 func (l lan) link(t *testing.T, node string) string {
 	t.Helper()
-	return regexp.MustCompile(`,PROMISC|promiscuity \d+`).ReplaceAllString(mustOnNode(t, node, "ip", "-d", "link", "show", l.nic), "")
+	return regexp.MustCompile(`,PROMISC|promiscuity \d+`).ReplaceAllString(world.MustOnNode(t, node, "ip", "-d", "link",
+		"show", l.nic), "")
 }
 
 // answeredFully checks that a peer answers to packets of all lengths.
 func answeredFully(t *testing.T, from *corev1.Pod, to netip.Addr, name string) {
 	t.Helper()
-	mustInPod(t, from, "ping", "-c1", "-w10", to.String())
-	mustInPod(t, from, "probe", "dial", "tcp", netip.AddrPortFrom(to, echoPort).String(), "300000")
+	world.MustInPod(t, from, "ping", "-c1", "-w10", to.String())
+	world.MustInPod(t, from, "probe", "dial", "tcp", netip.AddrPortFrom(to, world.EchoPort).String(), "300000")
 	answeredBy(t, from, to.String(), name)
 }
 
@@ -66,19 +69,20 @@ func answeredFully(t *testing.T, from *corev1.Pod, to netip.Addr, name string) {
 func hasItsMTU(t *testing.T, pod *corev1.Pod, to netip.Addr) {
 	t.Helper()
 	var mtu int
-	if _, err := fmt.Sscan(mustInPod(t, pod, "cat", "/sys/class/net/net1/mtu"), &mtu); err != nil {
+	if _, err := fmt.Sscan(world.MustInPod(t, pod, "cat", "/sys/class/net/net1/mtu"), &mtu); err != nil {
 		t.Fatal(err)
 	}
 	const headers = 28 // of IPv4 and ICMP
-	mustInPod(t, pod, "ping", "-c1", "-w10", "-M", "do", "-s", fmt.Sprint(mtu-headers), to.String())
-	pingsFail(t, pod, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers + 1), to.String()}, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers), to.String()})
+	world.MustInPod(t, pod, "ping", "-c1", "-w10", "-M", "do", "-s", fmt.Sprint(mtu-headers), to.String())
+	world.PingsFail(t, pod, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers + 1), to.String()},
+		[]string{"-M", "do", "-s", fmt.Sprint(mtu - headers), to.String()})
 }
 
 // TestPhysicalNetwork_PodsReachItsHosts: with the object, pods of two nodes reach each other and a host of their VLAN, and
 // no one of another VLAN. Who may not use the network has an Event. Without the object the NIC is as it was.
 func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 	world.Test(t, world.Networks, world.Core, tier.Pick(world.Beside, world.Disruptive))
-	ns, foreign := namespace(t), namespace(t)
+	ns, foreign := world.Namespace(t), world.Namespace(t)
 	suffix := ns[len(ns)-5:]
 	host := netip.MustParseAddr("10.90.0.200")
 	l := newLAN(t, "lan0", 70, host.String()+"/24")
@@ -109,14 +113,14 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 	check()
 	hasItsMTU(t, a, host)
 	multiPolicy(t, ns, "no-host", vlan70, fmt.Sprintf("{podSelector: {matchLabels: {app: a}}, policyTypes: [Egress], egress: [{to: [{ipBlock: {cidr: 10.90.0.0/24, except: [%s/32]}}]}]}", host))
-	eventually(t, policyWithin, "a policy keeps the host from the pod, and not other pods", func() (bool, string) {
-		atHost, errHost := inPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(host, echoPort).String())
-		atB, errB := inPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(addrB, echoPort).String())
+	world.Eventually(t, world.PolicyWithin, "a policy keeps the host from the pod, and not other pods", func() (bool, string) {
+		atHost, errHost := world.InPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(host, world.EchoPort).String())
+		atB, errB := world.InPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(addrB, world.EchoPort).String())
 		return errHost != nil && errB == nil, atHost + atB
 	})
 	kubectlDelete(t, ns, "multi-networkpolicies.k8s.cni.cncf.io", "no-host")
-	eventually(t, policyWithin, "the host answers without the policy", func() (bool, string) {
-		out, err := inPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(host, echoPort).String())
+	world.Eventually(t, world.PolicyWithin, "the host answers without the policy", func() (bool, string) {
+		out, err := world.InPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(host, world.EchoPort).String())
 		return err == nil, out
 	})
 	l.hostMoves(t, 71)
@@ -131,8 +135,8 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 	if tier.IsFull() {
 		restart(t, "agent@"+nodes[1])
 		restart(t, "ovs-vswitchd@"+nodes[1])
-		eventually(t, soon, "pods on the restarted switch answer", func() (bool, string) {
-			out, err := inPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(addrB, echoPort).String())
+		world.Eventually(t, world.Soon, "pods on the restarted switch answer", func() (bool, string) {
+			out, err := world.InPod(ns, "a", "probe", "dial", "tcp", netip.AddrPortFrom(addrB, world.EchoPort).String())
 			return err == nil, out
 		})
 		check()
@@ -140,7 +144,7 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 
 	kubectlDelete(t, ns, "physicalnetwork", name)
 	l.waitConnected(t, name, false, nodes[1], nodes[2])
-	eventually(t, soon, "the NIC is as it was", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the NIC is as it was", func() (bool, string) {
 		now := l.link(t, nodes[1])
 		return now == before, fmt.Sprintf("%s\nwas\n%s", now, before)
 	})
@@ -148,7 +152,7 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 	wish{ns, "late", nodes[1], vlan70}.create(t)
 	staysPending(t, ns, "late", "this node has no bridge for it")
 	l.physicalNetwork(t, name, ns, "70-71", nodes[1:]...)
-	late := listening(t, waitPod(t, ns, "late", "Running", isRunning))
+	late := world.Running(t, ns, "late")
 	l.waitConnected(t, name, true, nodes[1], nodes[2])
 	answeredFully(t, late, host, "host")
 	answeredFully(t, a, addrB, "b")
@@ -161,11 +165,11 @@ func TestProviderNetwork_MakesItsBridges(t *testing.T) {
 	if withMultus() {
 		t.Skip("Multus does not read the annotations of OVN4NFV")
 	}
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	suffix := ns[len(ns)-5:]
 	l := newLAN(t, "lan1", 80, "10.91.0.200/24")
-	serveOutside(t)
-	mustOnNode(t, outside, "ip", "addr", "add", "10.91.0.201/24", "dev", l.nic) // a host without a tag
+	world.ServeOutside(t)
+	world.MustOnNode(t, outside, "ip", "addr", "add", "10.91.0.201/24", "dev", l.nic) // a host without a tag
 	for _, node := range nodes[1:] {
 		setNodeLabel(t, node, "lan-"+suffix, "yes")
 	}
@@ -192,11 +196,11 @@ func TestProviderNetwork_MakesItsBridges(t *testing.T) {
 	answeredFully(t, pods["tagged1"], netip.MustParseAddr("10.91.0.200"), "host")
 	l.hostReaches(t, netip.MustParseAddr("10.91.0.20"))
 	answeredFully(t, pods["direct1"], netip.MustParseAddr("10.91.0.40"), "direct2")
-	mustInPod(t, pods["direct1"], "probe", "dial", "tcp", fmt.Sprintf("10.91.0.201:%d", outsidePort), "300000")
+	world.MustInPod(t, pods["direct1"], "probe", "dial", "tcp", fmt.Sprintf("10.91.0.201:%d", world.OutsidePort), "300000")
 	for _, to := range []string{"10.91.0.30", "10.91.0.201"} {
 		unanswered(t, pods["tagged1"], to)
 	}
-	pingsFail(t, pods["tagged1"], []string{"10.91.0.201"}, []string{"10.91.0.200"})
+	world.PingsFail(t, pods["tagged1"], []string{"10.91.0.201"}, []string{"10.91.0.200"})
 	unanswered(t, pods["direct1"], "10.91.0.200")
 
 	setNodeLabel(t, nodes[2], "lan-"+suffix, "no")
@@ -204,7 +208,7 @@ func TestProviderNetwork_MakesItsBridges(t *testing.T) {
 	unanswered(t, pods["tagged1"], "10.91.0.20")
 	answeredFully(t, pods["tagged1"], netip.MustParseAddr("10.91.0.200"), "host")
 	for name := range pods {
-		deletePod(t, ns, name)
+		world.DeletePod(t, ns, name)
 	}
 	for _, name := range []string{tagged, direct} {
 		deleteObject(t, objectsOf(t, opnfv.ProviderNetworks(), ns), name)

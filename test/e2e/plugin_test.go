@@ -72,28 +72,29 @@ func decodeAnswer(t *testing.T, out string, answer any) {
 // TestPlugin_StatusNamesWhatIsBroken: a pod that asks for a network that does not exist is a problem; a good one is none.
 func TestPlugin_StatusNamesWhatIsBroken(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
-	eventually(t, soon, "status knows the nodes, the leader and the one version of the agents", func() (bool, string) {
-		out, code := kubectlOffload(t, "status", "-o", "json")
-		var st says.Status
-		if err := json.Unmarshal([]byte(out), &st); err != nil {
-			return false, fmt.Sprintf("exit code %d, %v: %s", code, err, out)
-		}
-		if int(st.Code) != code || strings.Contains(out, ns+"/") {
-			t.Errorf("before anything is wrong: exit code %d: %s", code, out)
-		}
-		return len(st.Missing) == 0 && st.Nodes.All >= len(nodes) && st.Leader != "" && len(st.Versions["agent"]) == 1, out
-	})
-	pod := podObject(ns, "waits", nodes[1])
+	ns := world.Namespace(t)
+	world.Eventually(t, world.Soon, "status knows the nodes, the leader and the one version of the agents",
+		func() (bool, string) {
+			out, code := kubectlOffload(t, "status", "-o", "json")
+			var st says.Status
+			if err := json.Unmarshal([]byte(out), &st); err != nil {
+				return false, fmt.Sprintf("exit code %d, %v: %s", code, err, out)
+			}
+			if int(st.Code) != code || strings.Contains(out, ns+"/") {
+				t.Errorf("before anything is wrong: exit code %d: %s", code, out)
+			}
+			return len(st.Missing) == 0 && st.Nodes.All >= len(nodes) && st.Leader != "" && len(st.Versions["agent"]) == 1, out
+		})
+	pod := world.Pod(ns, "waits", nodes[1])
 	pod.Annotations = map[string]string{"k8s.v1.cni.cncf.io/networks": "no-such-network"}
 	if _, err := cluster.client.CoreV1().Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, soon, "status names the pod that waits for its network", func() (bool, string) {
+	world.Eventually(t, world.Soon, "status names the pod that waits for its network", func() (bool, string) {
 		out, code := kubectlOffload(t, "status")
 		return code != 0 && strings.Contains(out, "pod/"+ns+"/waits") && strings.Contains(out, "NetworkNotFound"), out
 	})
-	eventually(t, soon, "explain names the network that is not there", func() (bool, string) {
+	world.Eventually(t, world.Soon, "explain names the network that is not there", func() (bool, string) {
 		out, code := kubectlOffload(t, "explain", "pod/waits", "-n", ns)
 		return code != 0 && strings.Contains(out, "NetworkNotFound"), out
 	})
@@ -102,7 +103,7 @@ func TestPlugin_StatusNamesWhatIsBroken(t *testing.T) {
 // TestPlugin_VersionComparesControllerAndAgents: those of the lab are of one build.
 func TestPlugin_VersionComparesControllerAndAgents(t *testing.T) {
 	world.Test(t, world.Tools)
-	eventually(t, soon, "the agents have the controller's version", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the agents have the controller's version", func() (bool, string) {
 		v, code := kubectlOffloadJSON[says.Versions](t, "version")
 		if v.Kind != "" && int(v.Code) != code {
 			t.Errorf("exit code %d: %+v", code, v)
@@ -114,14 +115,15 @@ func TestPlugin_VersionComparesControllerAndAgents(t *testing.T) {
 // TestPlugin_ExplainsPod that has no VF, and refuses what does not exist.
 func TestPlugin_ExplainsPod(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
-	pod := running(t, ns, "web", nodes[1])
-	eventually(t, soon, "explain has the address, the node and why there is no hardware", func() (bool, string) {
+	ns := world.Namespace(t)
+	pod := world.Run(t, world.Pod(ns, "web", nodes[1]))[0]
+	world.Eventually(t, world.Soon, "explain has the address, the node and why there is no hardware", func() (bool, string) {
 		out, code := kubectlOffload(t, "explain", "pod/web", "-n", ns)
 		well := code == 0 || strings.Contains(out, "PROBLEM") // of the node, which other tests share
-		return well && strings.Contains(out, addresses(t, pod)[0].String()+"/") && strings.Contains(out, "no-vf") && strings.Contains(out, nodes[1]), fmt.Sprintf("exit code %d: %s", code, out)
+		return well && strings.Contains(out, world.Addresses(pod)[0].String()+"/") && strings.Contains(out,
+			"no-vf") && strings.Contains(out, nodes[1]), fmt.Sprintf("exit code %d: %s", code, out)
 	})
-	eventually(t, soon, "topology has the node and a veth", func() (bool, string) {
+	world.Eventually(t, world.Soon, "topology has the node and a veth", func() (bool, string) {
 		out, code := kubectlOffload(t, "topology", "pod/web", "-n", ns)
 		return code == 0 && strings.Contains(out, "└─ "+nodes[1]) && strings.Contains(out, "└─ a veth"), fmt.Sprintf("exit code %d: %s", code, out)
 	})
@@ -140,7 +142,7 @@ const canary = "canary-7f3a"
 // TestPlugin_SysdumpHasNoSecret, and answers as the cluster does.
 func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
 	world.Test(t, world.Tools, world.Strict)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	plantCanaries(t, ns)
 	path := filepath.Join(t.TempDir(), "dump.tgz")
 	before := systemPods(t)
@@ -173,7 +175,7 @@ func TestPlugin_SysdumpHasNoSecret(t *testing.T) {
 		}
 	}
 	dumped := ofPodAlone(t, "pod/"+ns+"/web", "--from", path)
-	eventually(t, soon, "the cluster says of the pod what the archive says", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the cluster says of the pod what the archive says", func() (bool, string) {
 		live := ofPodAlone(t, "pod/"+ns+"/web")
 		return live == dumped, fmt.Sprintf("the archive\n%s\nand the cluster\n%s", dumped, live)
 	})
@@ -278,13 +280,13 @@ func plantCanaries(t *testing.T, ns string) {
 	}, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	pod := podObject(ns, "web", nodes[1])
+	pod := world.Pod(ns, "web", nodes[1])
 	pod.Annotations = map[string]string{"example.com/password": canary, "kubectl.kubernetes.io/last-applied-configuration": canary}
 	pod.Spec.Containers[0].Env = append(pod.Spec.Containers[0].Env, corev1.EnvVar{Name: "PASSWORD", Value: canary})
 	if _, err := core.Pods(ns).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	waitPod(t, ns, pod.Name, "Running", isRunning)
+	world.WaitPod(t, ns, pod.Name, "Running", world.IsRunning)
 }
 
 func archiveFiles(t *testing.T, path string) map[string]string {
@@ -324,32 +326,33 @@ func archiveFiles(t *testing.T, path string) map[string]string {
 // TestPlugin_TraceNamesWhatDecides: the policy that drops, the service that chooses, and no object where none decides.
 func TestPlugin_TraceNamesWhatDecides(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
-	to := running(t, ns, "to", nodes[1])
-	running(t, ns, "from", nodes[2])
+	ns := world.Namespace(t)
+	to := world.Pod(ns, "to", nodes[1])
+	world.Run(t, to, world.Pod(ns, "from", nodes[2]))
 	svc := tracedService(t, ns, "to", func(*corev1.ServiceSpec) {})
-	toPod, toService := "pod/to:"+fmt.Sprint(echoPort), "svc/"+svc.Name
+	toPod, toService := "pod/to:"+fmt.Sprint(world.EchoPort), "svc/"+svc.Name
 	ask := func(target string) (string, int) {
 		return kubectlOffload(t, "trace", "pod/from", target, "-n", ns)
 	}
-	eventually(t, soon, "the trace reaches the pod", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the trace reaches the pod", func() (bool, string) {
 		out, code := ask(toPod)
 		return code == 0 && strings.Contains(out, "DELIVERED") && strings.Contains(out, ns+"_"+to.Name), out
 	})
-	eventually(t, soon, "the trace names the service", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the trace names the service", func() (bool, string) {
 		out, code := ask(toService)
-		return code == 0 && strings.Contains(out, "svc/"+ns+"/"+svc.Name) && strings.Contains(out, "load balancer: to "+netip.AddrPortFrom(addresses(t, to)[0], echoPort).String()), out
+		return code == 0 && strings.Contains(out, "svc/"+ns+"/"+svc.Name) && strings.Contains(out,
+			"load balancer: to "+netip.AddrPortFrom(world.Addresses(to)[0], world.EchoPort).String()), out
 	})
-	eventually(t, soon, "without a policy and a service the trace names none", func() (bool, string) {
+	world.Eventually(t, world.Soon, "without a policy and a service the trace names none", func() (bool, string) {
 		out, code := ask(toPod)
 		if strings.Contains(out, "netpol/") || strings.Contains(out, "svc/") {
 			t.Errorf("it names one: %s", out)
 		}
 		return code == 0 && strings.Contains(out, "DELIVERED"), out
 	})
-	createPolicy(t, ns, "deny", allowIngress(to.Name))
+	world.CreatePolicy(t, ns, "deny", world.AllowPods(to.Name))
 	var patch string
-	eventually(t, policyWithin, "the trace names the policy that drops", func() (bool, string) {
+	world.Eventually(t, world.PolicyWithin, "the trace names the policy that drops", func() (bool, string) {
 		out, code := ask(toPod)
 		_, patch, _ = strings.Cut(out, "a rule that would allow it: kubectl patch netpol deny -n "+ns+" --type=json -p '")
 		return code == 1 && strings.Contains(out, "dropped by netpol/"+ns+"/deny") && strings.Contains(out, "no rule allows it: netpol/"+ns+"/deny selects pod/"), out
@@ -358,7 +361,7 @@ func TestPlugin_TraceNamesWhatDecides(t *testing.T) {
 	if _, err := cluster.client.NetworkingV1().NetworkPolicies(ns).Patch(t.Context(), "deny", types.JSONPatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatalf("the rule that would allow it, %q: %v", patch, err)
 	}
-	eventually(t, policyWithin, "with this rule, the trace names it", func() (bool, string) {
+	world.Eventually(t, world.PolicyWithin, "with this rule, the trace names it", func() (bool, string) {
 		out, code := ask(toPod)
 		return code == 0 && strings.Contains(strings.Join(strings.Fields(out), " "), "ingress[0]: allow-related netpol/"+ns+"/deny"), out
 	})

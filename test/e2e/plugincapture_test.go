@@ -22,10 +22,9 @@ import (
 // and who has no right gets neither.
 func TestPlugin_CapturesPacketsOfAPod(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
-	web := running(t, ns, "web", nodes[1])
-	running(t, ns, "client", nodes[0])
-	running(t, ns, "silent", nodes[1])
+	ns := world.Namespace(t)
+	web := world.Pod(ns, "web", nodes[1])
+	world.Run(t, web, world.Pod(ns, "client", nodes[0]), world.Pod(ns, "silent", nodes[1]))
 	captured := func(pod, filter string, args ...string) (says.Captured, string) {
 		t.Helper()
 		file := filepath.Join(t.TempDir(), "out.pcapng")
@@ -43,7 +42,7 @@ func TestPlugin_CapturesPacketsOfAPod(t *testing.T) {
 	}
 	stop, ended := make(chan struct{}), make(chan struct{})
 	var answered atomic.Int64
-	to := addresses(t, web)[0].String()
+	to := world.Addresses(web)[0].String()
 	go func() {
 		defer close(ended)
 		for {
@@ -51,7 +50,7 @@ func TestPlugin_CapturesPacketsOfAPod(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				if _, err := inPod(ns, "client", "ping", "-c", "5", "-i", "0.3", to); err == nil {
+				if _, err := world.InPod(ns, "client", "ping", "-c", "5", "-i", "0.3", to); err == nil {
 					answered.Add(1)
 				}
 			}
@@ -73,12 +72,12 @@ func TestPlugin_CapturesPacketsOfAPod(t *testing.T) {
 				t.Errorf("%s: %d packets of %s with %q", p.Point, p.Packets, pod, filter)
 			}
 		}
-		eventually(t, soon, "pod web answered pings meanwhile", func() (bool, string) {
+		world.Eventually(t, world.Soon, "pod web answered pings meanwhile", func() (bool, string) {
 			now := answered.Load()
 			return now > before, fmt.Sprintf("%d, before %d", now, before)
 		})
 	}
-	eventually(t, soon, "two captures have left two Events", func() (bool, string) {
+	world.Eventually(t, world.Soon, "two captures have left two Events", func() (bool, string) {
 		events := capturesOf(t, ns, "web")
 		return events == 2, fmt.Sprint(events)
 	})

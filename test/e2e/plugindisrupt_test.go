@@ -52,7 +52,7 @@ func TestPlugin_TestSaysWhatConnectionsLivedThrough(t *testing.T) {
 	}
 
 	setUpDisrupt(t)
-	deletePod(t, disrupt.Namespace, "same")
+	world.DeletePod(t, disrupt.Namespace, "same")
 	cutOff(t, nodes[2], disrupt.Namespace+"_other", 2*disrupt.MaxSilence)
 	wrong := map[string]bool{}
 	for _, r := range checkDisrupt(t, says.Degraded) {
@@ -116,9 +116,9 @@ func replaceNetwork(t *testing.T) {
 		t.Fatalf("%d pods of agents and controllers", len(before))
 	}
 	for _, pod := range before {
-		deletePod(t, system, pod.Name)
+		world.DeletePod(t, system, pod.Name)
 	}
-	eventually(t, 2*time.Minute, "agents and controllers are others", func() (bool, string) {
+	world.Eventually(t, 2*time.Minute, "agents and controllers are others", func() (bool, string) {
 		ready := 0
 		for _, pod := range pods() {
 			old := slices.ContainsFunc(before, func(p corev1.Pod) bool { return p.UID == pod.UID })
@@ -133,11 +133,12 @@ func replaceNetwork(t *testing.T) {
 // cutOff takes the interface of a pod down for a time.
 func cutOff(t *testing.T, node, port string, lasts time.Duration) {
 	t.Helper()
-	link := strings.TrimSpace(mustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=name", "find", "Interface", "external_ids:iface-id="+port))
+	link := strings.TrimSpace(world.MustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=name", "find", "Interface",
+		"external_ids:iface-id="+port))
 	if link == "" {
 		t.Fatalf("no interface of %s on %s", port, node)
 	}
-	mustOnNode(t, node, "ip", "link", "set", link, "down")
+	world.MustOnNode(t, node, "ip", "link", "set", link, "down")
 	time.Sleep(lasts)
-	mustOnNode(t, node, "ip", "link", "set", link, "up")
+	world.MustOnNode(t, node, "ip", "link", "set", link, "up")
 }

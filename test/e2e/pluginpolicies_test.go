@@ -23,8 +23,9 @@ import (
 func TestPlugin_ExplainsPoliciesOfTheCluster(t *testing.T) {
 	world.Test(t, world.Tools)
 	client := clusterPolicies(t)
-	ns := namespace(t)
-	web, from := running(t, ns, "web", nodes[2]), running(t, ns, "client", nodes[1])
+	ns := world.Namespace(t)
+	web, from := world.Pod(ns, "web", nodes[2]), world.Pod(ns, "client", nodes[1])
+	world.Run(t, web, from)
 	logs, idle := "logs-"+ns, "idle-"+ns
 	for name, c := range map[string]struct{ annotation, peer string }{logs: {`{"allow":"info"}`, "client"}, idle: {`{}`, "other"}} {
 		applyClusterPolicy(t, client, contract.KindAdminNetworkPolicy, fmt.Sprintf(`
@@ -38,16 +39,16 @@ spec:
 			name, c.annotation, ns, c.peer))
 	}
 	headless := func(app string) string {
-		return service(t, ns, func(spec *corev1.ServiceSpec) {
+		return world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 			spec.ClusterIP, spec.Selector = corev1.ClusterIPNone, map[string]string{"app": app}
-			spec.Ports = []corev1.ServicePort{{Name: "a", Port: echoPort, Protocol: corev1.ProtocolTCP}}
+			spec.Ports = []corev1.ServicePort{{Name: "a", Port: world.EchoPort, Protocol: corev1.ProtocolTCP}}
 		}).Name
 	}
 	own, others := headless("web"), headless("other")
-	target := netip.AddrPortFrom(addresses(t, web)[0], echoPort).String()
-	mustInPod(t, from, "sh", "-c", "(probe stream tcp "+target+" </dev/null >/dev/null 2>&1 &)")
+	target := netip.AddrPortFrom(world.Addresses(web)[0], world.EchoPort).String()
+	world.MustInPod(t, from, "sh", "-c", "(probe stream tcp "+target+" </dev/null >/dev/null 2>&1 &)")
 	isTheirs := func(s ways.Stream) bool { return s.From == "pod/"+ns+"/client" && s.To == "pod/"+ns+"/web" }
-	eventually(t, flowsWithin, "the policy has the stream", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "the policy has the stream", func() (bool, string) {
 		d, code := kubectlOffloadJSON[says.Deciding](t, "explain", "anp/"+logs)
 		return code == 0 && d.Selected != nil && *d.Selected == 1 && slices.ContainsFunc(d.Streams, isTheirs) && strings.Contains(strings.Join(d.Facts, " "), "each packet visits ovn-controller"), fmt.Sprintf("%+v", d)
 	})
@@ -55,7 +56,7 @@ spec:
 	t.Log(out)
 	hasNone := func(args ...string) (d says.Deciding) {
 		t.Helper()
-		eventually(t, flowsWithin, fmt.Sprintf("all agents answer, and %q has no stream", args), func() (bool, string) {
+		world.Eventually(t, flowsWithin, fmt.Sprintf("all agents answer, and %q has no stream", args), func() (bool, string) {
 			if d, _ = kubectlOffloadJSON[says.Deciding](t, append([]string{"explain"}, args...)...); len(d.Streams) != 0 {
 				t.Fatalf("%q has streams: %+v", args, d)
 			}
@@ -67,12 +68,12 @@ spec:
 		t.Errorf("of a policy that decides nothing and logs nothing: %+v", d)
 	}
 	for name, want := range map[string]bool{"anp/" + logs: true, "anp/" + idle: false, "cnp/" + logs: false, logs: false} {
-		eventually(t, flowsWithin, fmt.Sprintf("flows --policy %s has the stream: %t", name, want), func() (bool, string) {
+		world.Eventually(t, flowsWithin, fmt.Sprintf("flows --policy %s has the stream: %t", name, want), func() (bool, string) {
 			a, _ := kubectlOffloadJSON[says.Streams](t, "flows", "-n", ns, "--policy", name)
 			return slices.ContainsFunc(a.Streams, isTheirs) == want && len(a.Missing) == 0 && a.Kind != "", fmt.Sprintf("%+v", a)
 		})
 	}
-	eventually(t, flowsWithin, "the headless service has the stream", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "the headless service has the stream", func() (bool, string) {
 		d, _ := kubectlOffloadJSON[says.Deciding](t, "explain", "svc/"+own, "-n", ns)
 		return slices.ContainsFunc(d.Streams, isTheirs), fmt.Sprintf("%+v", d)
 	})

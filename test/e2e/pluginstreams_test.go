@@ -45,13 +45,12 @@ func explainedStream(t *testing.T, ns, service, port string) (bool, says.PodExpl
 // client of the service while the client sends, and not when it has stopped. Names that do not exist are refused.
 func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
-	running(t, ns, "web", nodes[2])
-	client := running(t, ns, "client", nodes[1])
-	running(t, ns, "silent", nodes[1])
-	createPolicy(t, ns, "lets-client", allowIngress("web", "client"))
+	ns := world.Namespace(t)
+	client := world.Pod(ns, "client", nodes[1])
+	world.Run(t, world.Pod(ns, "web", nodes[2]), client, world.Pod(ns, "silent", nodes[1]))
+	world.CreatePolicy(t, ns, "lets-client", world.AllowPods("web", "client"))
 	web := tracedService(t, ns, "web", nil)
-	mustInPod(t, client, "sh", "-c", "(probe stream tcp "+frontends(web)[0]+" </dev/null >/dev/null 2>&1 & echo $! >/tmp/pid)")
+	world.MustInPod(t, client, "sh", "-c", "(probe stream tcp "+world.Frontends(web)[0]+" </dev/null >/dev/null 2>&1 & echo $! >/tmp/pid)")
 	from := "pod/" + ns + "/client"
 	verbs := map[string]func() (bool, says.Answer){
 		"top by pod": func() (bool, says.Answer) {
@@ -75,11 +74,11 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 			}), &d
 		},
 		"explain of the pod to the service": func() (bool, says.Answer) {
-			ok, e := explainedStream(t, ns, web.Name, fmt.Sprint(servicePort))
+			ok, e := explainedStream(t, ns, web.Name, fmt.Sprint(world.ServicePort))
 			return ok, &e
 		},
 		"explain of a flow": func() (bool, says.Answer) {
-			_, e := explainedStream(t, ns, web.Name, fmt.Sprint(servicePort))
+			_, e := explainedStream(t, ns, web.Name, fmt.Sprint(world.ServicePort))
 			if len(e.Streams) == 0 {
 				return false, &e
 			}
@@ -93,7 +92,8 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 			}), &f
 		},
 		"trace --live": func() (bool, says.Answer) {
-			l, code := kubectlOffloadJSON[says.Live](t, "trace", "--live", "pod/client", fmt.Sprintf("svc/%s:%d", web.Name, servicePort), "-n", ns)
+			l, code := kubectlOffloadJSON[says.Live](t, "trace", "--live", "pod/client",
+				fmt.Sprintf("svc/%s:%d", web.Name, world.ServicePort), "-n", ns)
 			on := func(node string) bool {
 				return slices.ContainsFunc(l.Legs, func(leg says.Leg) bool { return leg.Node == node && !leg.Back })
 			}
@@ -101,28 +101,28 @@ func TestPlugin_StreamsEndWithTheirClient(t *testing.T) {
 		},
 	}
 	for verb, has := range verbs {
-		eventually(t, flowsWithin, verb+" has the stream", func() (bool, string) {
+		world.Eventually(t, flowsWithin, verb+" has the stream", func() (bool, string) {
 			ok, answer := has()
 			return ok, fmt.Sprintf("%+v", answer)
 		})
 	}
-	eventually(t, flowsWithin, "a pod that sends nothing is idle", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "a pod that sends nothing is idle", func() (bool, string) {
 		silent, code := kubectlOffloadJSON[says.Live](t, "trace", "--live", "pod/silent", "svc/"+web.Name, "-n", ns)
 		if silent.Verdict == says.Allowed {
 			t.Fatalf("of a pod that sends nothing: exit code %d, %+v", code, silent)
 		}
 		return silent.Verdict == says.Idle && code == 1, fmt.Sprintf("exit code %d, %+v", code, silent)
 	})
-	eventually(t, flowsWithin, "the client has no stream to another port", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "the client has no stream to another port", func() (bool, string) {
 		ok, e := explainedStream(t, ns, web.Name, "1")
 		if ok {
 			t.Fatalf("to another port: %+v", e)
 		}
 		return e.Pod != "" && len(e.Missing) == 0, fmt.Sprintf("%+v", e)
 	})
-	mustInPod(t, client, "sh", "-c", "kill $(cat /tmp/pid)")
+	world.MustInPod(t, client, "sh", "-c", "kill $(cat /tmp/pid)")
 	for verb, has := range verbs {
-		eventually(t, flowsWithin, verb+" has the stream no longer", func() (bool, string) {
+		world.Eventually(t, flowsWithin, verb+" has the stream no longer", func() (bool, string) {
 			ok, answer := has()
 			return !ok && answer.Head().Kind != "" && len(answer.Head().Missing) == 0, fmt.Sprintf("%+v", answer)
 		})

@@ -30,7 +30,7 @@ func TestPlugin_TestFindsWhatDoesNotWork(t *testing.T) {
 	world.Test(t, world.Tools, world.Alone)
 	junit := filepath.Join(t.TempDir(), "result.xml")
 	which := tier.Pick("--run=^(external|pod-pod)/", "--full") // the gate has the other cases in TestHelmTest_FindsBlockedPods
-	out, code := kubectlOffload(t, append(askOutside(t, outsidePort), which, "--junit", junit)...)
+	out, code := kubectlOffload(t, append(askOutside(t, world.OutsidePort), which, "--junit", junit)...)
 	t.Log(out)
 	if code != 0 || !strings.Contains(out, " 0 failed") || strings.Count(out, " external/") != 4*len(sixes()) || !strings.Contains(out, " in software (port)") || !strings.Contains(out, " in software (output)") {
 		t.Errorf("exit code %d", code)
@@ -87,9 +87,9 @@ func testFindsPlaces(t *testing.T) {
 // askOutside has a test ask the external host at a port.
 func askOutside(t *testing.T, port uint16) []string {
 	t.Helper()
-	serveOutside(t)
+	world.ServeOutside(t)
 	args := []string{"test"}
-	for _, addr := range machineAddresses(t, outside) {
+	for _, addr := range world.NodeAddresses(t, outside) {
 		args = append(args, "--external", netip.AddrPortFrom(addr, port).String())
 	}
 	return args
@@ -99,7 +99,7 @@ func askOutside(t *testing.T, port uint16) []string {
 // external host's server has been asked with the other cases.
 func testAsksOutside(t *testing.T) {
 	t.Helper()
-	out, code := kubectlOffload(t, append(askOutside(t, outsidePort+1), "--run", "^external/")...)
+	out, code := kubectlOffload(t, append(askOutside(t, world.OutsidePort+1), "--run", "^external/")...)
 	failed := strings.Count(out, "failed: external/client-to-") + strings.Count(out, "failed: external/other-to-") + strings.Count(out, "failed: external/host-a-to-")
 	if code != 1 || failed != 3*len(sixes()) || strings.Contains(out, "failed: external/caged") {
 		t.Errorf("exit code %d: %s", code, out)
@@ -126,7 +126,7 @@ func startIn(t *testing.T, namespace string, args ...string) (wait func() (strin
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, soon, "the namespace is there", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the namespace is there", func() (bool, string) {
 		_, err := cluster.client.CoreV1().Namespaces().Get(t.Context(), namespace, metav1.GetOptions{})
 		return err == nil, fmt.Sprint(err)
 	})

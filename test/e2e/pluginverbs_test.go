@@ -33,10 +33,11 @@ type verbCase struct {
 // or a right that is missing. Wrong arguments are in cmd/kubectl-offload (TestVerbs_WrongUseNeedsNoCluster).
 func TestPlugin_EachVerbAnswers(t *testing.T) {
 	world.Test(t, world.Tools, world.Core)
-	ns, node := namespace(t), nodes[1]
-	web, client := running(t, ns, "web", node), running(t, ns, "client", node)
-	address, port := addresses(t, web)[0].String(), contract.Network{}.PodPort(ns, "web")
-	mustInPod(t, client, "sh", "-c", "(probe stream udp "+echoTargets(t, web)[0].String()+" </dev/null >/dev/null 2>&1 &)")
+	ns, node := world.Namespace(t), nodes[1]
+	web, client := world.Pod(ns, "web", node), world.Pod(ns, "client", node)
+	world.Run(t, web, client)
+	address, port := world.Addresses(web)[0].String(), contract.Network{}.PodPort(ns, "web")
+	world.MustInPod(t, client, "sh", "-c", "(probe stream udp "+world.Endpoints(web)[0].String()+" </dev/null >/dev/null 2>&1 &)")
 	dir := t.TempDir()
 	manifest, archive := filepath.Join(dir, "pod.yaml"), filepath.Join(dir, "dump.tgz")
 	if err := os.WriteFile(manifest, []byte(podOnVF), 0o600); err != nil {
@@ -67,7 +68,8 @@ func TestPlugin_EachVerbAnswers(t *testing.T) {
 			[]string{"test", "--nodes", node + ",none"}, says.Uncertain, "node none runs no pods"},
 		{[]string{"top", "-n", ns, "--node", node, "--interval", "1s"}, ns + "/client", []string{"top", "--node", "none"}, says.Degraded, "there is no agent of node none"},
 		{[]string{"topology", "pod/web", "-n", ns}, "└─ a veth", []string{"topology", "node/none"}, says.Degraded, "there is no node"},
-		{[]string{"trace", "pod/client", fmt.Sprintf("pod/web:%d", echoPort), "-n", ns}, "DELIVERED", []string{"trace", "pod/client", "pod/none", "-n", ns}, says.Degraded, none},
+		{[]string{"trace", "pod/client", fmt.Sprintf("pod/web:%d", world.EchoPort), "-n", ns}, "DELIVERED",
+			[]string{"trace", "pod/client", "pod/none", "-n", ns}, says.Degraded, none},
 		{[]string{"version", "-o", "json"}, `"controller": "`, absent("version"), says.Uncertain, noContext},
 	}
 	verbs, tests := verbsOf(t), map[string]func(*testing.T){}
@@ -84,13 +86,13 @@ func TestPlugin_EachVerbAnswers(t *testing.T) {
 	tests["ui"] = func(t *testing.T) {
 		page := openPage(t, "", "--direct")
 		for name, want := range map[string]int{"web": http.StatusOK, "none": http.StatusNotFound} {
-			eventually(t, soon, fmt.Sprintf("of pod %s the page has status %d", name, want), func() (bool, string) {
+			world.Eventually(t, world.Soon, fmt.Sprintf("of pod %s the page has status %d", name, want), func() (bool, string) {
 				got := page.view(t, "pod", podQuery(ns, name), nil)
 				return got == want, fmt.Sprint(got)
 			})
 		}
 	}
-	atOnce(t, tests)
+	world.AtOnce(t, tests)
 	if len(verbs) > 0 {
 		t.Errorf("verbs without a case: %v", verbs)
 	}
@@ -122,7 +124,7 @@ func verbsOf(t *testing.T) map[string]bool {
 func verbTells(t *testing.T, text string, args ...string) {
 	t.Helper()
 	judges := slices.Contains([]string{"explain", "status", "topology", "version"}, args[0])
-	eventually(t, soon, fmt.Sprintf("%q has %q", args, text), func() (bool, string) {
+	world.Eventually(t, world.Soon, fmt.Sprintf("%q has %q", args, text), func() (bool, string) {
 		out, code := kubectlOffload(t, args...)
 		return (code == int(says.Good) || judges && code != int(says.Usage)) && strings.Contains(out, text), fmt.Sprintf("exit code %d: %s", code, out)
 	})
@@ -132,7 +134,7 @@ func verbTells(t *testing.T, text string, args ...string) {
 // not refused is an error at once.
 func verbRefuses(t *testing.T, want says.Code, text string, args ...string) {
 	t.Helper()
-	eventually(t, soon, fmt.Sprintf("%q ends with exit code %d and %q", args, want, text), func() (bool, string) {
+	world.Eventually(t, world.Soon, fmt.Sprintf("%q ends with exit code %d and %q", args, want, text), func() (bool, string) {
 		out, code := kubectlOffload(t, args...)
 		if code == int(says.Good) {
 			t.Fatalf("%q is not refused with exit code %d and %q: %s", args, want, text, out)

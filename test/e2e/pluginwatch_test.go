@@ -58,8 +58,9 @@ func follow(t *testing.T, args ...string) (written func() string, end func() int
 // drops its packets, in the form of Hubble, too. top --watch writes answers until it is interrupted, which is no error.
 func TestPlugin_WatchFollowsStreams(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
-	web, client := running(t, ns, "web", nodes[2]), running(t, ns, "client", nodes[1])
+	ns := world.Namespace(t)
+	web, client := world.Pod(ns, "web", nodes[2]), world.Pod(ns, "client", nodes[1])
+	world.Run(t, web, client)
 	from, to := "pod/"+ns+"/client", "pod/"+ns+"/web"
 	lines, endLines := follow(t, "flows", "-w", "-n", ns, "-o", "jsonl", "--to-pod", "web")
 	top, endTop := follow(t, "top", "-w", "-n", ns, "--interval", "2s")
@@ -82,21 +83,22 @@ func TestPlugin_WatchFollowsStreams(t *testing.T) {
 			return s.From == from || dropped && slices.Contains(s.DecidedBy, "NetworkPolicy/"+ns+"/no-pod") // it need not match its source
 		}), fmt.Sprintf("%+v", all)
 	}
-	eventually(t, flowsWithin, "top has written twice", func() (bool, string) { return strings.Count(top(), "answered:") > 1, top() })
+	world.Eventually(t, flowsWithin, "top has written twice",
+		func() (bool, string) { return strings.Count(top(), "answered:") > 1, top() })
 	if ok, all := has(false); ok {
 		t.Errorf("before the stream: %s", all)
 	}
-	createPolicy(t, ns, "client", allowIngress("web", "client"))
-	mustInPod(t, client, "sh", "-c", "(probe stream udp "+echoTargets(t, web)[0].String()+" </dev/null >/dev/null 2>&1 &)")
-	eventually(t, flowsWithin, "the stream is written", func() (bool, string) { return has(false) })
+	world.CreatePolicy(t, ns, "client", world.AllowPods("web", "client"))
+	world.MustInPod(t, client, "sh", "-c", "(probe stream udp "+world.Endpoints(web)[0].String()+" </dev/null >/dev/null 2>&1 &)")
+	world.Eventually(t, flowsWithin, "the stream is written", func() (bool, string) { return has(false) })
 	if ok, all := has(true); ok {
 		t.Errorf("before the policy: %s", all)
 	}
-	createPolicy(t, ns, "no-pod", allowIngress("web", "no-pod"))
-	deletePolicy(t, ns, "client")
-	eventually(t, flowsWithin, "the stream is written as one that is dropped", func() (bool, string) { return has(true) })
+	world.CreatePolicy(t, ns, "no-pod", world.AllowPods("web", "no-pod"))
+	world.DeletePolicy(t, ns, "client")
+	world.Eventually(t, flowsWithin, "the stream is written as one that is dropped", func() (bool, string) { return has(true) })
 	want := fmt.Sprintf(`"destination":{"namespace":%q,"pod_name":"web"}`, ns)
-	eventually(t, flowsWithin, "the dropped stream in the form of Hubble", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "the dropped stream in the form of Hubble", func() (bool, string) {
 		out, code := kubectlOffload(t, "flows", "-n", ns, "-o", "hubble", "--verdict", "dropped")
 		if strings.Contains(out, "FORWARDED") {
 			t.Errorf("with --verdict dropped: %s", out)

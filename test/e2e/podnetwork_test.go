@@ -30,20 +30,21 @@ func TestPodNetwork_GrowsWhileTheClusterRuns(t *testing.T) {
 	world.Test(t, world.Node, world.Disruptive)
 	tier.Full(t, "it makes 256 nodes")
 	onlyInLab(t, "it joins a node again")
-	ns, joining := namespace(t), nodes[2]
-	from, to := running(t, ns, "from", nodes[0]), running(t, ns, "to", nodes[1])
-	target := netip.AddrPortFrom(addresses(t, to)[0], echoPort)
+	ns, joining := world.Namespace(t), nodes[2]
+	from, to := world.Pod(ns, "from", nodes[0]), world.Pod(ns, "to", nodes[1])
+	world.Run(t, from, to)
+	target := netip.AddrPortFrom(world.Addresses(to)[0], world.EchoPort)
 	former := podNetworks(t)
 	fillPodNetworks(t, former)
 	rejoin(t, joining)
-	eventually(t, time.Minute, "the node that joins has a condition", func() (bool, string) {
+	world.Eventually(t, time.Minute, "the node that joins has a condition", func() (bool, string) {
 		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), joining, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
 		}
 		return unavailable(node), fmt.Sprint(node.Annotations, node.Status.Conditions)
 	})
-	create(t, podObject(ns, "waits", joining))
+	world.Create(t, world.Pod(ns, "waits", joining))
 	subnets := nodeSubnets(t, nodes[:2])
 	flows := map[string]*flow{"tcp": startFlow(t, ns, from.Name, "tcp", target), "udp": startFlow(t, ns, from.Name, "udp", target)}
 	witness := withinPod(t, from)
@@ -56,8 +57,8 @@ func TestPodNetwork_GrowsWhileTheClusterRuns(t *testing.T) {
 		waitGone(t, ns, "waits")
 	})
 	givePodNetworks(t, slices.Concat(former, further))
-	pod := listening(t, waitPod(t, ns, "waits", "Running", isRunning))
-	for i, addr := range addresses(t, pod) {
+	pod := world.Running(t, ns, "waits")
+	for i, addr := range world.Addresses(pod) {
 		if network := netip.MustParsePrefix(further[i][:strings.LastIndex(further[i], "/")]); !network.Contains(addr) {
 			t.Errorf("the pod has %s, not of %s", addr, network)
 		}
@@ -67,28 +68,28 @@ func TestPodNetwork_GrowsWhileTheClusterRuns(t *testing.T) {
 	}
 	for _, other := range []*corev1.Pod{from, to} {
 		unchangedPod(t, other)
-		for _, addr := range addresses(t, other) {
-			mustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(addr, echoPort).String())
+		for _, addr := range world.Addresses(other) {
+			world.MustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(addr, world.EchoPort).String())
 		}
-		for _, addr := range addresses(t, pod) {
-			mustInPod(t, other, "probe", "dial", "tcp", netip.AddrPortFrom(addr, echoPort).String())
+		for _, addr := range world.Addresses(pod) {
+			world.MustInPod(t, other, "probe", "dial", "tcp", netip.AddrPortFrom(addr, world.EchoPort).String())
 		}
 	}
-	serveOutside(t)
-	for _, at := range machineAddresses(t, outside) {
-		if seen, err := seenAs(pod, "tcp", at); err != nil || seen != ofFamily(machineAddresses(t, joining), at) {
+	world.ServeOutside(t)
+	for _, at := range world.NodeAddresses(t, outside) {
+		if seen, err := seenAs(pod, "tcp", at); err != nil || seen != world.OfFamily(world.NodeAddresses(t, joining), at) {
 			t.Errorf("the external host sees the pod as %s, %v", seen, err)
 		}
 	}
 
 	givePodNetworks(t, former)
-	eventually(t, 2*time.Minute, "the controller refuses a plan without the pod's network", func() (bool, string) {
+	world.Eventually(t, 2*time.Minute, "the controller refuses a plan without the pod's network", func() (bool, string) {
 		out, _ := kubectl(t, "", "logs", "-n", system, "-l", "app=ovnkube-master", "-c", "ovn-offload-controller", "--tail=30")
 		return strings.Contains(out, "node "+joining+" has subnet ") && strings.Contains(out, "has no such subnet"), out
 	})
-	mustInPod(t, from, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, pod)[0], echoPort).String())
+	world.MustInPod(t, from, "probe", "dial", "tcp", netip.AddrPortFrom(world.Addresses(pod)[0], world.EchoPort).String())
 	for _, f := range flows {
-		f.wantAnswer(t, soon)
+		f.wantAnswer(t, world.Soon)
 	}
 	wantShortSilences(t, "the pod network grew", flows, witness, 5*time.Second)
 }
@@ -149,7 +150,7 @@ func fillPodNetworks(t *testing.T, networks []string) {
 	for i := range room - len(there.Items) + 1 {
 		createNode(t, fmt.Sprintf("paper-%d", i))
 	}
-	eventually(t, 2*time.Minute, "all subnets but one Node's are allocated", func() (bool, string) {
+	world.Eventually(t, 2*time.Minute, "all subnets but one Node's are allocated", func() (bool, string) {
 		list, err := cluster.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			t.Fatal(err)
@@ -177,14 +178,14 @@ func rejoin(t *testing.T, node string) {
 	}
 	for _, pod := range pods.Items {
 		if !pod.Spec.HostNetwork {
-			deletePod(t, pod.Namespace, pod.Name)
+			world.DeletePod(t, pod.Namespace, pod.Name)
 			waitGone(t, pod.Namespace, pod.Name)
 		}
 	}
 	if err := cluster.client.CoreV1().Nodes().Delete(t.Context(), node, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, soon, "the Node that waited has the subnet", func() (bool, string) {
+	world.Eventually(t, world.Soon, "the Node that waited has the subnet", func() (bool, string) {
 		_, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 		list, _ := cluster.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		for _, node := range list.Items {
@@ -195,7 +196,7 @@ func rejoin(t *testing.T, node string) {
 		return err != nil, fmt.Sprint(err)
 	})
 	restart(t, "kubelet@"+node)
-	eventually(t, time.Minute, "the Node is there again", func() (bool, string) {
+	world.Eventually(t, time.Minute, "the Node is there again", func() (bool, string) {
 		_, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 		return err == nil, fmt.Sprint(err)
 	})
@@ -203,7 +204,7 @@ func rejoin(t *testing.T, node string) {
 
 func waitGone(t *testing.T, ns, name string) {
 	t.Helper()
-	eventually(t, podWithin, "pod "+ns+"/"+name+" is gone", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "pod "+ns+"/"+name+" is gone", func() (bool, string) {
 		pod, err := cluster.client.CoreV1().Pods(ns).Get(context.Background(), name, metav1.GetOptions{})
 		return err != nil, fmt.Sprint(pod.Status)
 	})

@@ -43,7 +43,7 @@ func TestOffloadPolicy_RollsOutWithRightsOfChart(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &rollout{T: t, ns: namespace(t), objects: objects}
+	r := &rollout{T: t, ns: world.Namespace(t), objects: objects}
 	const a, b = "rollout-a", "rollout-b"
 	for _, node := range []string{a, b} {
 		r.node(node)
@@ -112,7 +112,7 @@ func (r *rollout) node(name string) {
 // pod makes one that is ready as far as the API server knows.
 func (r *rollout) pod(name, node string) string {
 	r.Helper()
-	create(r.T, podObject(r.ns, name, node))
+	world.Create(r.T, world.Pod(r.ns, name, node))
 	status := `{"status": {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}}`
 	if out, err := kubectl(r.T, "", "-n", r.ns, "patch", "pod", name, "--subresource=status", "--type=merge", "-p", status); err != nil {
 		r.Fatalf("%v: %s", err, out)
@@ -140,7 +140,7 @@ func (r *rollout) says(node string, state v1alpha1.PolicyState) {
 
 func (r *rollout) changing(nodes ...string) {
 	r.Helper()
-	eventually(r.T, soon, fmt.Sprintf("%q change", nodes), func() (bool, string) {
+	world.Eventually(r.T, world.Soon, fmt.Sprintf("%q change", nodes), func() (bool, string) {
 		u, err := r.objects.Resource(v1alpha1.OffloadPolicies()).Get(r.Context(), "rollout", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -155,7 +155,7 @@ func (r *rollout) changing(nodes ...string) {
 
 func (r *rollout) cordoned(node string, want bool) {
 	r.Helper()
-	eventually(r.T, soon, fmt.Sprintf("%s is cordoned: %t", node, want), func() (bool, string) {
+	world.Eventually(r.T, world.Soon, fmt.Sprintf("%s is cordoned: %t", node, want), func() (bool, string) {
 		n, err := cluster.client.CoreV1().Nodes().Get(r.Context(), node, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -178,7 +178,7 @@ func (r *rollout) evicted(name string, want bool) {
 		return pod.DeletionTimestamp != nil, fmt.Sprintf("%+v", pod.Status.Conditions)
 	}
 	if want {
-		eventually(r.T, soon, name+" is evicted", gone)
+		world.Eventually(r.T, world.Soon, name+" is evicted", gone)
 		return
 	}
 	time.Sleep(12 * time.Second) // the controller asks each five seconds

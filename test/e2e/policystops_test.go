@@ -25,7 +25,7 @@ func received(t *testing.T, pod *corev1.Pod, protocol string) (in, out int) {
 	t.Helper()
 	counts := map[string]int{}
 	var names []string
-	for line := range strings.Lines(mustInPod(t, pod, "cat", "/proc/net/snmp", "/proc/net/snmp6")) {
+	for line := range strings.Lines(world.MustInPod(t, pod, "cat", "/proc/net/snmp", "/proc/net/snmp6")) {
 		fields := strings.Fields(line)
 		switch name, ofTable := strings.CutSuffix(fields[0], ":"); {
 		case !ofTable: // snmp6 has a line for each
@@ -63,7 +63,7 @@ func receivedOf(t *testing.T, pod *corev1.Pod, protocols []string) (in, out []in
 func TestNetworkPolicy_StopsRunningStreams(t *testing.T) {
 	world.Test(t, world.Policies, world.Core, world.Strict)
 	deny := map[string]networkingv1.NetworkPolicySpec{
-		"ingress": allowIngress("server", "witness"),
+		"ingress": world.AllowPods("server", "witness"),
 		"egress": {
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "sender"}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
@@ -79,36 +79,22 @@ func TestNetworkPolicy_StopsRunningStreams(t *testing.T) {
 					continue
 				}
 				each[fmt.Sprintf("%s/%s/%s", direction, node, protocols[1])] = func(t *testing.T) {
-					ns := namespace(t)
-					servers := allRunning(t, podObject(ns, "server", nodes[1]), podObject(ns, "other", nodes[1]))
-					senders := allStarted(t, podObject(ns, "sender", node, everyWay(addresses(t, servers[0])[family])...),
-						podObject(ns, "witness", node, everyWay(addresses(t, servers[1])[family])...))
+					ns := world.Namespace(t)
+					servers := world.Run(t, world.Pod(ns, "server", nodes[1]), world.Pod(ns, "other", nodes[1]))
+					senders := world.Run(t, world.Pod(ns, "sender", node, world.Command(everyWay(world.Addresses(servers[0])[family])...)),
+						world.Pod(ns, "witness", node, world.Command(everyWay(world.Addresses(servers[1])[family])...)))
 					stops(t, spec, [2]*corev1.Pod{servers[0], senders[0]}, [2]*corev1.Pod{servers[1], senders[1]}, protocols)
 				}
 			}
 		}
 	}
-	atOnce(t, each)
-}
-
-// allowIngress allows only pods with another label app.
-func allowIngress(app string, from ...string) networkingv1.NetworkPolicySpec {
-	spec := networkingv1.NetworkPolicySpec{
-		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": app}},
-		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
-	}
-	for _, name := range from {
-		spec.Ingress = append(spec.Ingress, networkingv1.NetworkPolicyIngressRule{From: []networkingv1.NetworkPolicyPeer{
-			{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": name}}},
-		}})
-	}
-	return spec
+	world.AtOnce(t, each)
 }
 
 // everyWay streams to an address by TCP, UDP and ping.
 func everyWay(to netip.Addr) []string {
 	const script = `probe stream tcp "$1" & probe stream udp "$1" & exec ping -i 0.02 "$2"`
-	return []string{"sh", "-c", script, "sh", netip.AddrPortFrom(to, echoPort).String(), to.String()}
+	return []string{"sh", "-c", script, "sh", netip.AddrPortFrom(to, world.EchoPort).String(), to.String()}
 }
 
 // stops has a policy stop the streams between one pair of pods and not those of
@@ -116,13 +102,13 @@ func everyWay(to netip.Addr) []string {
 func stops(t *testing.T, spec networkingv1.NetworkPolicySpec, forbidden, allowed [2]*corev1.Pod, protocols []string) {
 	t.Helper()
 	flows(t, forbidden, true, protocols...)
-	createPolicy(t, forbidden[0].Namespace, "deny", spec)
+	world.CreatePolicy(t, forbidden[0].Namespace, "deny", spec)
 	stopped(t, forbidden[0], allowed[0], protocols...)
 	flows(t, forbidden, false, protocols...)
 	flows(t, allowed, true, protocols...)
-	deletePolicy(t, forbidden[0].Namespace, "deny")
+	world.DeletePolicy(t, forbidden[0].Namespace, "deny")
 	for _, protocol := range protocols {
-		eventually(t, time.Minute, "the stream goes on: "+protocol, func() (bool, string) {
+		world.Eventually(t, time.Minute, "the stream goes on: "+protocol, func() (bool, string) {
 			before, _ := received(t, forbidden[0], protocol)
 			time.Sleep(200 * time.Millisecond)
 			after, _ := received(t, forbidden[0], protocol)
@@ -135,7 +121,7 @@ func stops(t *testing.T, spec networkingv1.NetworkPolicySpec, forbidden, allowed
 // busy machine all streams pause.
 func stopped(t *testing.T, pod, witness *corev1.Pod, protocols ...string) {
 	t.Helper()
-	eventually(t, policyWithin, fmt.Sprintf("the streams stop: %s", protocols), func() (bool, string) {
+	world.Eventually(t, world.PolicyWithin, fmt.Sprintf("the streams stop: %s", protocols), func() (bool, string) {
 		before, _ := receivedOf(t, pod, protocols)
 		witnessed, _ := receivedOf(t, witness, protocols)
 		time.Sleep(time.Second)
@@ -153,7 +139,7 @@ func TestNetworkPolicy_StopsStreamsOfServer(t *testing.T) {
 	world.Test(t, world.Policies, world.Strict)
 	const port = 9000
 	deny := map[string]networkingv1.NetworkPolicySpec{
-		"ingress": allowIngress("server", "witness"),
+		"ingress": world.AllowPods("server", "witness"),
 		"egress": {
 			PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "client"}},
 			PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
@@ -166,28 +152,23 @@ func TestNetworkPolicy_StopsStreamsOfServer(t *testing.T) {
 				continue
 			}
 			each[direction+"/"+node] = func(t *testing.T) {
-				ns := namespace(t)
-				server := streaming(t, podObject(ns, "server", nodes[1], "probe", "push", fmt.Sprint(port)))
-				addrs := addresses(t, server)
+				ns := world.Namespace(t)
+				server := world.Run(t, world.Pod(ns, "server", nodes[1], world.Command("probe", "push", fmt.Sprint(port))))[0]
+				addrs := world.Addresses(server)
 				pull := []string{"probe", "pull", netip.AddrPortFrom(addrs[i%len(addrs)], port).String(), "1"}
-				pods := allStarted(t, podObject(ns, "client", node, pull...), podObject(ns, "witness", node, pull...))
+				pods := world.Run(t, world.Pod(ns, "client", node, world.Command(pull...)),
+					world.Pod(ns, "witness", node, world.Command(pull...)))
 				client, witness := pods[0], pods[1]
 				protocol := map[bool]string{true: "Udp", false: "Udp6"}[addrs[i%len(addrs)].Is4()]
 				flows(t, [2]*corev1.Pod{client, server}, true, protocol)
-				createPolicy(t, ns, "deny", spec)
+				world.CreatePolicy(t, ns, "deny", spec)
 				stopped(t, client, witness, protocol)
 				flows(t, [2]*corev1.Pod{client, server}, false, protocol)
 				flows(t, [2]*corev1.Pod{witness, server}, true, protocol)
 			}
 		}
 	}
-	atOnce(t, each)
-}
-
-func streaming(t *testing.T, pod *corev1.Pod) *corev1.Pod {
-	t.Helper()
-	create(t, pod)
-	return waitPod(t, pod.Namespace, pod.Name, "Running", isRunning)
+	world.AtOnce(t, each)
 }
 
 // flows compares what arrives at the first of two pods while the second sends: many packets, however long a busy machine
@@ -200,7 +181,8 @@ func flows(t *testing.T, ends [2]*corev1.Pod, want bool, protocols ...string) {
 		flowsNot(t, ends, before, protocols)
 		return
 	}
-	eventually(t, soon, fmt.Sprintf("%d packets of each of %s come from %s to %s", many, protocols, ends[1].Name, ends[0].Name), func() (bool, string) {
+	world.Eventually(t, world.Soon, fmt.Sprintf("%d packets of each of %s come from %s to %s", many, protocols,
+		ends[1].Name, ends[0].Name), func() (bool, string) {
 		arrived, _ := receivedOf(t, ends[0], protocols)
 		few := false
 		for i := range protocols {
@@ -215,7 +197,8 @@ func flowsNot(t *testing.T, ends [2]*corev1.Pod, before []int, protocols []strin
 	t.Helper()
 	_, sentBefore := receivedOf(t, ends[1], protocols)
 	time.Sleep(silence)
-	eventually(t, podWithin, fmt.Sprintf("%s sends %s, without which this shows nothing", ends[1].Name, protocols), func() (bool, string) {
+	world.Eventually(t, world.PodWithin, fmt.Sprintf("%s sends %s, without which this shows nothing", ends[1].Name,
+		protocols), func() (bool, string) {
 		_, sent := receivedOf(t, ends[1], protocols)
 		return !anyEqual(sent, sentBefore), fmt.Sprintf("%v, and before %v", sent, sentBefore)
 	})

@@ -33,7 +33,7 @@ const streamsForMinutes = "it looks at streams for minutes; TestNetworkPolicy_St
 func streams(t *testing.T, from, to *corev1.Pod) map[string]*flow {
 	t.Helper()
 	all := map[string]*flow{}
-	for _, target := range echoTargets(t, to) {
+	for _, target := range world.Endpoints(to) {
 		for _, network := range []string{"tcp", "udp"} {
 			all[network+" "+from.Name+" "+target.String()] = startFlow(t, from.Namespace, from.Name, network, target)
 		}
@@ -119,7 +119,8 @@ func undisturbed(t *testing.T, server *corev1.Pod, clients, witnesses []*corev1.
 func routeReads(t *testing.T, nodes ...string) (counts []string) {
 	t.Helper()
 	for _, node := range nodes {
-		counts = append(counts, strings.TrimSpace(mustOnNode(t, node, "ovs-appctl", "coverage/read-counter", "route_table_dump")))
+		counts = append(counts, strings.TrimSpace(world.MustOnNode(t, node, "ovs-appctl", "coverage/read-counter",
+			"route_table_dump")))
 	}
 	return counts
 }
@@ -127,7 +128,7 @@ func routeReads(t *testing.T, nodes ...string) (counts []string) {
 // quiet waits until no interface of the nodes has changed for two seconds, and returns their routeReads.
 func quiet(t *testing.T) (reads []string) {
 	t.Helper()
-	eventually(t, time.Minute, "no interface changes", func() (bool, string) {
+	world.Eventually(t, time.Minute, "no interface changes", func() (bool, string) {
 		reads = routeReads(t, nodes...)
 		time.Sleep(2 * time.Second)
 		after := routeReads(t, nodes...)
@@ -145,9 +146,9 @@ func switchErrors(t *testing.T) (n int) {
 	for _, node := range nodes {
 		var counts []string
 		for _, counter := range []string{"datapath_drop_upcall_error", "datapath_drop_lock_error"} {
-			counts = append(counts, strings.TrimSpace(mustOnNode(t, node, "ovs-appctl", "coverage/read-counter", counter)))
+			counts = append(counts, strings.TrimSpace(world.MustOnNode(t, node, "ovs-appctl", "coverage/read-counter", counter)))
 		}
-		for _, match := range unread.FindAllStringSubmatch(mustOnNode(t, node, "ss", "--packet", "--memory"), -1) {
+		for _, match := range unread.FindAllStringSubmatch(world.MustOnNode(t, node, "ss", "--packet", "--memory"), -1) {
 			counts = append(counts, match[1])
 		}
 		for _, text := range counts {
@@ -166,11 +167,11 @@ func switchErrors(t *testing.T) (n int) {
 func forbid(t *testing.T, client, server *corev1.Pod) {
 	t.Helper()
 	all := streams(t, client, server)
-	createPolicy(t, client.Namespace, "forbid", networkingv1.NetworkPolicySpec{
+	world.CreatePolicy(t, client.Namespace, "forbid", networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: client.Labels}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress},
 	})
-	becomes(t, client, false, echoTargets(t, server)...)
-	deletePolicy(t, client.Namespace, "forbid")
+	world.Reaches(t, client, false, world.Endpoints(server)...)
+	world.DeletePolicy(t, client.Namespace, "forbid")
 	fates := ended(t, all)
 	if got := interrupted(fates, shortPause); len(got) < len(all) {
 		t.Errorf("the policy interrupted %q alone of %d streams", got, len(all))
@@ -183,29 +184,30 @@ func forbid(t *testing.T, client, server *corev1.Pod) {
 func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
 	world.Test(t, world.Policies, world.Disruptive)
 	tier.Full(t, streamsForMinutes)
-	ns, theirs := namespace(t), namespace(t)
-	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
-	client, third := running(t, ns, "client", nodes[2]), running(t, ns, "third", nodes[2])
-	away := running(t, theirs, "server", nodes[1])
-	createPolicy(t, ns, "allow", allowIngress("server", "client"))
-	becomes(t, third, false, echoTargets(t, server)...)
+	ns, theirs := world.Namespace(t), world.Namespace(t)
+	server, other := world.Pod(ns, "server", nodes[1]), world.Pod(ns, "other", nodes[1])
+	client, third := world.Pod(ns, "client", nodes[2]), world.Pod(ns, "third", nodes[2])
+	away := world.Pod(theirs, "server", nodes[1])
+	world.Run(t, server, other, client, third, away)
+	world.CreatePolicy(t, ns, "allow", world.AllowPods("server", "client"))
+	world.Reaches(t, third, false, world.Endpoints(server)...)
 	others := []struct {
 		ns, name string
 		spec     networkingv1.NetworkPolicySpec
 	}{
-		{ns, "elsewhere", allowIngress("other", "no-pod")},
-		{ns, "same-pods", allowIngress("server", "other")},
-		{ns, "same-peers", allowIngress("other", "client")},
-		{theirs, "same-labels", allowIngress("server", "client")},
+		{ns, "elsewhere", world.AllowPods("other", "no-pod")},
+		{ns, "same-pods", world.AllowPods("server", "other")},
+		{ns, "same-peers", world.AllowPods("other", "client")},
+		{theirs, "same-labels", world.AllowPods("server", "client")},
 	}
 	come := func() {
 		for _, p := range others {
-			createPolicy(t, p.ns, p.name, p.spec)
+			world.CreatePolicy(t, p.ns, p.name, p.spec)
 		}
 	}
 	leave := func() {
 		for _, p := range others {
-			deletePolicy(t, p.ns, p.name)
+			world.DeletePolicy(t, p.ns, p.name)
 		}
 	}
 	undisturbed(t, server, []*corev1.Pod{client}, []*corev1.Pod{client}, func() {
@@ -215,12 +217,12 @@ func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
 				leave()
 			}
 			come()
-			becomes(t, third, false, echoTargets(t, other, away)...)
+			world.Reaches(t, third, false, world.Endpoints(other, away)...)
 			leave()
-			becomes(t, third, true, echoTargets(t, other, away)...)
+			world.Reaches(t, third, true, world.Endpoints(other, away)...)
 		}
 	})
-	becomes(t, third, false, echoTargets(t, server)...)
+	world.Reaches(t, third, false, world.Endpoints(server)...)
 	forbid(t, client, server)
 }
 
@@ -229,14 +231,15 @@ func TestNetworkPolicy_OtherPoliciesInterruptNothing(t *testing.T) {
 func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
 	world.Test(t, world.Policies, world.Disruptive)
 	tier.Full(t, streamsForMinutes)
-	ns := namespace(t)
-	server, other := running(t, ns, "server", nodes[1]), running(t, ns, "other", nodes[1])
-	near, far, third := running(t, ns, "near", nodes[1]), running(t, ns, "far", nodes[2]), running(t, ns, "third", nodes[2])
-	port, udp, tcp := intstr.FromInt32(echoPort), corev1.ProtocolUDP, corev1.ProtocolTCP
+	ns := world.Namespace(t)
+	server, other := world.Pod(ns, "server", nodes[1]), world.Pod(ns, "other", nodes[1])
+	near, far, third := world.Pod(ns, "near", nodes[1]), world.Pod(ns, "far", nodes[2]), world.Pod(ns, "third", nodes[2])
+	world.Run(t, server, other, near, far, third)
+	port, udp, tcp := intstr.FromInt32(world.EchoPort), corev1.ProtocolUDP, corev1.ProtocolTCP
 	clients := []*corev1.Pod{near, far}
 	var blocks []networkingv1.NetworkPolicyPeer
 	for _, pod := range clients {
-		for _, addr := range addresses(t, pod) {
+		for _, addr := range world.Addresses(pod) {
 			blocks = append(blocks, networkingv1.NetworkPolicyPeer{IPBlock: &networkingv1.IPBlock{CIDR: block(addr, addr.BitLen())}})
 		}
 	}
@@ -249,7 +252,7 @@ func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
 		stopped, to *corev1.Pod
 	}
 	landings := []landing{
-		{"labels", allowIngress("server", "near", "far"), third, server},
+		{"labels", world.AllowPods("server", "near", "far"), third, server},
 		{"networks-and-ports", networkingv1.NetworkPolicySpec{
 			PodSelector: metav1.LabelSelector{MatchLabels: server.Labels},
 			Ingress: []networkingv1.NetworkPolicyIngressRule{{
@@ -267,10 +270,10 @@ func TestNetworkPolicy_AllowedStreamsContinue(t *testing.T) {
 		t.Run(landing.name, func(t *testing.T) {
 			undisturbed(t, server, clients, clients, func() {
 				for range 3 {
-					becomes(t, landing.stopped, true, echoTargets(t, landing.to)...)
-					createPolicy(t, ns, landing.name, landing.spec)
-					becomes(t, landing.stopped, false, echoTargets(t, landing.to)...)
-					deletePolicy(t, ns, landing.name)
+					world.Reaches(t, landing.stopped, true, world.Endpoints(landing.to)...)
+					world.CreatePolicy(t, ns, landing.name, landing.spec)
+					world.Reaches(t, landing.stopped, false, world.Endpoints(landing.to)...)
+					world.DeletePolicy(t, ns, landing.name)
 				}
 			})
 		})
@@ -289,26 +292,27 @@ func TestNetworkPolicy_EarlierConnectionsAreAnswered(t *testing.T) {
 	const port = 9000
 	for _, node := range nodes[1:] {
 		t.Run(node, func(t *testing.T) {
-			ns := namespace(t)
-			server := running(t, ns, "server", nodes[1])
-			pusher := streaming(t, podObject(ns, "pusher", nodes[1], "probe", "push", fmt.Sprint(port)))
-			asker := running(t, ns, "asker", node)
+			ns := world.Namespace(t)
+			server, asker, witness := world.Pod(ns, "server", nodes[1]), world.Pod(ns, "asker", node), world.Pod(ns, "witness", node)
+			pusher := world.Pod(ns, "pusher", nodes[1], world.Command("probe", "push", fmt.Sprint(port)))
+			world.Run(t, server, asker, witness, pusher)
 			pull := `probe pull "$1" & exec probe serve "$2"`
-			from := netip.AddrPortFrom(addresses(t, pusher)[0], port).String()
-			silent := listening(t, streaming(t, podObject(ns, "silent", node, "sh", "-c", pull, "sh", from, fmt.Sprint(echoPort))))
+			from := netip.AddrPortFrom(world.Addresses(pusher)[0], port).String()
+			silent := world.Run(t, world.Pod(ns, "silent", node,
+				world.Command("sh", "-c", pull, "sh", from, fmt.Sprint(world.EchoPort))))[0]
+			world.Listening(t, silent, world.EchoPort)
 			flows(t, [2]*corev1.Pod{silent, pusher}, true, "Udp")
 			clients := metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
 				{Key: "app", Operator: metav1.LabelSelectorOpIn, Values: []string{"asker", "silent"}},
 			}}
-			witness := running(t, ns, "witness", node)
 			undisturbed(t, server, []*corev1.Pod{asker}, []*corev1.Pod{witness}, func() {
-				becomes(t, server, true, echoTargets(t, asker, silent)...)
-				createPolicy(t, ns, "deny-all", networkingv1.NetworkPolicySpec{PodSelector: clients})
-				becomes(t, server, false, echoTargets(t, asker, silent)...)
+				world.Reaches(t, server, true, world.Endpoints(asker, silent)...)
+				world.CreatePolicy(t, ns, "deny-all", networkingv1.NetworkPolicySpec{PodSelector: clients})
+				world.Reaches(t, server, false, world.Endpoints(asker, silent)...)
 				flows(t, [2]*corev1.Pod{silent, pusher}, true, "Udp")
-				deletePolicy(t, ns, "deny-all")
+				world.DeletePolicy(t, ns, "deny-all")
 			})
-			becomes(t, asker, true, echoTargets(t, server)...)
+			world.Reaches(t, asker, true, world.Endpoints(server)...)
 			forbid(t, asker, server)
 		})
 	}

@@ -40,11 +40,11 @@ func TestNetworkPolicy_RandomPoliciesMatchAPI(t *testing.T) {
 	for round := range 8 {
 		tab.draw(r, round)
 		for _, p := range tab.world.Policies {
-			createPolicy(t, p.Namespace, p.Name, p.Spec)
+			world.CreatePolicy(t, p.Namespace, p.Name, p.Spec)
 		}
 		tab.compare(fmt.Sprint("round ", round))
 		for _, p := range tab.world.Policies {
-			deletePolicy(t, p.Namespace, p.Name)
+			world.DeletePolicy(t, p.Namespace, p.Name)
 		}
 	}
 	tab.world.Policies = nil
@@ -78,22 +78,22 @@ func newTable(t *testing.T) *table {
 	tab := &table{t: t, real: map[string]string{}}
 	namespaces, pods := policytest.PodsOf()
 	for _, ns := range namespaces {
-		tab.real[ns.Name] = namespace(t)
+		tab.real[ns.Name] = world.Namespace(t)
 		for key, value := range ns.Labels {
-			labelNamespace(t, tab.real[ns.Name], key, fmt.Sprintf("%q", value))
+			world.LabelNamespace(t, tab.real[ns.Name], key, fmt.Sprintf("%q", value))
 		}
 		ns.Labels["kubernetes.io/metadata.name"] = tab.real[ns.Name]
 		ns.Name = tab.real[ns.Name]
 		tab.world.Namespaces = append(tab.world.Namespaces, ns)
 	}
 	for i, pod := range pods {
-		made := podObject(tab.real[pod.Namespace], pod.Name, nodes[i%len(nodes)], "sh", "-c", serveBoth)
+		made := world.Pod(tab.real[pod.Namespace], pod.Name, nodes[i%len(nodes)], world.Command("sh", "-c", serveBoth))
 		made.Labels = pod.Labels
 		made.Spec.Containers[0].Ports = pod.Spec.Containers[0].Ports
-		create(t, made)
+		world.Create(t, made)
 	}
 	for _, pod := range pods {
-		tab.world.Pods = append(tab.world.Pods, waitPod(t, tab.real[pod.Namespace], pod.Name, "Running", isRunning))
+		tab.world.Pods = append(tab.world.Pods, world.WaitPod(t, tab.real[pod.Namespace], pod.Name, "Running", world.IsRunning))
 	}
 	return tab
 }
@@ -102,7 +102,7 @@ func newTable(t *testing.T) *table {
 // the exception, or of all addresses a single pod is.
 func (tab *table) blocks() (all []networkingv1.IPBlock) {
 	for _, pod := range tab.world.Pods[:3] {
-		for _, addr := range addresses(tab.t, pod) {
+		for _, addr := range world.Addresses(pod) {
 			pods, node := 16, 24
 			if addr.Is6() {
 				pods, node = 48, 64
@@ -124,7 +124,7 @@ func block(addr netip.Addr, bits int) string {
 func (tab *table) compare(name string) {
 	tab.t.Helper()
 	var wrong []string
-	for deadline := time.Now().Add(podWithin); ; { // 860 probes have to be right in one pass
+	for deadline := time.Now().Add(world.PodWithin); ; { // 860 probes have to be right in one pass
 		wrong = tab.probe()
 		if len(wrong) == 0 || time.Now().After(deadline) {
 			break
@@ -152,7 +152,7 @@ func (tab *table) probe() (wrong []string) {
 			for _, target := range targets {
 				words = append(words, word(target))
 			}
-			passed, err := reached(from, words...)
+			passed, err := world.FromPod(from).Reached(words...)
 			mu.Lock()
 			defer mu.Unlock()
 			if err != nil {
@@ -186,7 +186,7 @@ func (tab *table) targets(from *corev1.Pod) (all []policytest.Target) {
 		if to == from {
 			continue
 		}
-		for _, addr := range addresses(tab.t, to) {
+		for _, addr := range world.Addresses(to) {
 			for _, protocol := range policytest.Protocols() {
 				for _, port := range []int32{80, 81} {
 					all = append(all, policytest.Target{Peer: policytest.Peer{Pod: to, Addr: addr}, Protocol: protocol, Port: port})
@@ -199,7 +199,7 @@ func (tab *table) targets(from *corev1.Pod) (all []policytest.Target) {
 
 // addressLike is the pod's address in the family of another.
 func (tab *table) addressLike(pod *corev1.Pod, other netip.Addr) netip.Addr {
-	for _, addr := range addresses(tab.t, pod) {
+	for _, addr := range world.Addresses(pod) {
 		if addr.Is4() == other.Is4() {
 			return addr
 		}

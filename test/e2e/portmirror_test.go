@@ -40,7 +40,8 @@ func dumped(addr netip.Addr) string {
 func copiedOutside(filter string, of netip.Addr, send func()) bool {
 	done := make(chan error, 1)
 	go func() {
-		_, err := onNode(outside, "sh", "-c", fmt.Sprintf("timeout 5 tcpdump -nnlxx -i eth0 '%s' 2>/dev/null | grep -qm1 '%s'", filter, dumped(of)))
+		_, err := world.OnNode(outside, "sh", "-c",
+			fmt.Sprintf("timeout 5 tcpdump -nnlxx -i eth0 '%s' 2>/dev/null | grep -qm1 '%s'", filter, dumped(of)))
 		done <- err
 	}()
 	for {
@@ -57,55 +58,59 @@ func copiedOutside(filter string, of netip.Addr, send func()) bool {
 // and none of an unselected pod, nor without the mirror.
 func TestPortMirror_TunnelLeadsOutside(t *testing.T) {
 	world.Test(t, world.Networks)
-	ns := namespace(t)
-	web, other, client := running(t, ns, "web", nodes[1]), running(t, ns, "other", nodes[1]), running(t, ns, "client", nodes[2])
-	host := machineAddresses(t, outside)[0]
-	filter := fmt.Sprintf("ip proto 47 and src host %s", ofFamily(machineAddresses(t, nodes[1]), host))
+	ns := world.Namespace(t)
+	web, other, client := world.Pod(ns, "web", nodes[1]), world.Pod(ns, "other", nodes[1]), world.Pod(ns, "client", nodes[2])
+	world.Run(t, web, other, client)
+	host := world.NodeAddresses(t, outside)[0]
+	filter := fmt.Sprintf("ip proto 47 and src host %s", world.OfFamily(world.NodeAddresses(t, nodes[1]), host))
 	if host.Is6() {
 		t.Skip("Open vSwitch makes tunnels of type ip6gre in the kernel only")
 	}
 	sent := func(to *corev1.Pod) bool {
-		return copiedOutside(filter, ofFamily(addresses(t, to), host), func() { mustInPod(t, client, "probe", "dial", "tcp", podPort(t, to).String()) })
+		return copiedOutside(filter, world.OfFamily(world.Addresses(to), host),
+			func() { world.MustInPod(t, client, "probe", "dial", "tcp", world.Endpoints(to)[0].String()) })
 	}
 	if sent(web) {
 		t.Error("GRE comes without a mirror, this shows nothing")
 	}
 	for _, protocol := range []string{"GRE", "ERSPAN"} {
 		portMirror(t, ns, fmt.Sprintf("collector: {tunnel: {protocol: %s, address: %s, key: 7}}", protocol, host))
-		eventually(t, podWithin, "copies by "+protocol, func() (bool, string) { return sent(web), "" })
+		world.Eventually(t, world.PodWithin, "copies by "+protocol, func() (bool, string) { return sent(web), "" })
 		if sent(other) {
 			t.Errorf("%s comes of a pod that is not selected", protocol)
 		}
 	}
 	kubectlDelete(t, ns, "portmirror", ns)
-	eventually(t, podWithin, "no copies without the mirror", func() (bool, string) { return !sent(web), "" })
+	world.Eventually(t, world.PodWithin, "no copies without the mirror", func() (bool, string) { return !sent(web), "" })
 }
 
 // TestPortMirror_TakesDirectionAndNetwork: of a pod with two interfaces, the copies are those of the direction and the network
 // of the mirror alone, while packets go both ways on both networks.
 func TestPortMirror_TakesDirectionAndNetwork(t *testing.T) {
 	world.Test(t, world.Networks)
-	host := machineAddresses(t, outside)[0]
+	host := world.NodeAddresses(t, outside)[0]
 	if host.Is6() {
 		t.Skip("Open vSwitch makes tunnels of type ip6gre in the kernel only")
 	}
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.213.0.0/24"`))
-	web, client := onNetworks(t, ns, "web", nodes[1], "flat"), onNetworks(t, ns, "client", nodes[2], "flat")
+	web, client := world.Pod(ns, "web", nodes[1], world.OnNetworks("flat")), world.Pod(ns, "client", nodes[2],
+		world.OnNetworks("flat"))
+	world.Run(t, web, client)
 	ends := map[string][2]netip.Addr{
-		"eth0": {ofFamily(addresses(t, web), host), ofFamily(addresses(t, client), host)},
+		"eth0": {world.OfFamily(world.Addresses(web), host), world.OfFamily(world.Addresses(client), host)},
 		"net1": {furtherAddress(t, web, "flat"), furtherAddress(t, client, "flat")},
 	}
-	filter := fmt.Sprintf("ip proto 47 and src host %s", ofFamily(machineAddresses(t, nodes[1]), host))
+	filter := fmt.Sprintf("ip proto 47 and src host %s", world.OfFamily(world.NodeAddresses(t, nodes[1]), host))
 	copies := func() (seen string) {
 		done := make(chan string)
 		go func() {
-			out, _ := onNode(outside, "sh", "-c", fmt.Sprintf("timeout 3 tcpdump -nnlxx -i eth0 '%s' 2>/dev/null", filter))
+			out, _ := world.OnNode(outside, "sh", "-c", fmt.Sprintf("timeout 3 tcpdump -nnlxx -i eth0 '%s' 2>/dev/null", filter))
 			done <- out
 		}()
 		for {
 			for _, pair := range ends {
-				mustInPod(t, client, "probe", "dial", "tcp", netip.AddrPortFrom(pair[0], echoPort).String())
+				world.MustInPod(t, client, "probe", "dial", "tcp", netip.AddrPortFrom(pair[0], world.EchoPort).String())
 			}
 			select {
 			case out := <-done:
@@ -131,7 +136,7 @@ func TestPortMirror_TakesDirectionAndNetwork(t *testing.T) {
 		{"direction: ToPods, network: " + ns + "/flat", " to net1"}, {"direction: FromPods, network: " + ns + "/flat", " from net1"},
 	} {
 		portMirror(t, ns, step[0]+collector)
-		eventually(t, podWithin, "with "+step[0]+" the copies are those"+step[1], func() (bool, string) {
+		world.Eventually(t, world.PodWithin, "with "+step[0]+" the copies are those"+step[1], func() (bool, string) {
 			seen := copies()
 			return seen == step[1], seen
 		})
@@ -143,7 +148,8 @@ func copiedTo(t *testing.T, collector *corev1.Pod, of map[string]netip.Addr, sen
 	t.Helper()
 	done := make(chan string)
 	go func() {
-		out, _ := inPod(collector.Namespace, collector.Name, "sh", "-c", "timeout 4 tcpdump -nnlxx -i net1 -Q in tcp 2>/dev/null")
+		out, _ := world.InPod(collector.Namespace, collector.Name, "sh", "-c",
+			"timeout 4 tcpdump -nnlxx -i net1 -Q in tcp 2>/dev/null")
 		done <- out
 	}()
 	for {
@@ -170,29 +176,32 @@ func TestPortMirror_PodCollectsOnItsNode(t *testing.T) {
 	if sixes()[0] {
 		t.Skip("the test looks for addresses of IPv4")
 	}
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	apply(t, networkOf(ns, "taps", `"topology": "layer2", "subnets": "10.214.0.0/24"`))
-	web, other, far, client := running(t, ns, "web", nodes[1]), running(t, ns, "other", nodes[1]), running(t, ns, "far", nodes[2]), running(t, ns, "client", nodes[2])
-	label(t, far, `{"app":"web"}`)
+	web, other, far, client := world.Pod(ns, "web", nodes[1]), world.Pod(ns, "other", nodes[1]), world.Pod(ns, "far",
+		nodes[2]), world.Pod(ns, "client", nodes[2])
+	world.Run(t, web, other, far, client)
+	world.LabelPod(t, far, `{"app":"web"}`)
 	recorders := allOnNetworks(t, wish{ns, "recorder-a", nodes[1], "taps"}, wish{ns, "recorder-b", nodes[1], "taps"}, wish{ns, "peer", nodes[2], "taps"})
 	first, second, peer := recorders["recorder-a"], recorders["recorder-b"], recorders["peer"]
-	label(t, first, `{"app":"recorder"}`)
-	label(t, second, `{"app":"recorder"}`)
+	world.LabelPod(t, first, `{"app":"recorder"}`)
+	world.LabelPod(t, second, `{"app":"recorder"}`)
 	of, like := map[string]netip.Addr{}, netip.IPv4Unspecified()
 	for _, pod := range []*corev1.Pod{web, other, far} {
-		of[pod.Name] = ofFamily(addresses(t, pod), like)
+		of[pod.Name] = world.OfFamily(world.Addresses(pod), like)
 	}
 	copies := func(collector *corev1.Pod) string {
 		t.Helper()
 		return strings.Join(copiedTo(t, collector, of, func() {
 			for _, at := range of {
-				mustInPod(t, client, "probe", "dial", "tcp", netip.AddrPortFrom(at, echoPort).String())
+				world.MustInPod(t, client, "probe", "dial", "tcp", netip.AddrPortFrom(at, world.EchoPort).String())
 			}
 		}), " ")
 	}
 	becomesCopied := func(collector *corev1.Pod, want, when string) {
 		t.Helper()
-		eventually(t, podWithin, fmt.Sprintf("%s has copies of %q %s", collector.Name, want, when), func() (bool, string) { seen := copies(collector); return seen == want, seen })
+		world.Eventually(t, world.PodWithin, fmt.Sprintf("%s has copies of %q %s", collector.Name, want, when),
+			func() (bool, string) { seen := copies(collector); return seen == want, seen })
 	}
 	own := furtherAddress(t, first, "taps")
 	answersOn(t, peer, "net1", own)
@@ -204,8 +213,8 @@ func TestPortMirror_PodCollectsOnItsNode(t *testing.T) {
 	if seen := copies(second); seen != "" {
 		t.Errorf("%s has copies of %s, which %s gets", second.Name, seen, first.Name)
 	}
-	silentOn(t, peer, "net1", own, "eth0", podPort(t, client).Addr().String())
-	answers(t, client, "tcp", podPort(t, first).String())
+	silentOn(t, peer, "net1", own, "eth0", world.Endpoints(client)[0].Addr().String())
+	world.FromPod(client).Answered(t, "tcp", world.Endpoints(first)[0].String())
 
 	kubectlDelete(t, ns, "portmirror", ns)
 	becomesCopied(first, "", "without the mirror")
@@ -213,7 +222,7 @@ func TestPortMirror_PodCollectsOnItsNode(t *testing.T) {
 
 	portMirror(t, ns, fmt.Sprintf("collector: {pods: {namespace: %[1]s, podSelector: {matchLabels: {app: recorder}}, network: %[1]s/taps}}", ns))
 	becomesCopied(first, "web", "with the mirror again")
-	deletePod(t, ns, first.Name)
+	world.DeletePod(t, ns, first.Name)
 	waitGone(t, ns, first.Name)
 	becomesCopied(second, "web", "as the only collector")
 }

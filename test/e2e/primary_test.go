@@ -33,17 +33,17 @@ type tenant struct {
 // tenantWith makes a namespace whose UserDefinedNetwork main has a specification.
 func tenantWith(t *testing.T, spec string) tenant {
 	t.Helper()
-	x := tenant{ns: labelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})}
+	x := tenant{ns: world.LabelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})}
 	if err := userDefined(t, x.ns, "main", spec); err != nil {
 		t.Fatal(err)
 	}
 	waitCondition(t, objectsOf(t, ovnv1.UserDefinedNetworks(), x.ns), "main", "NetworkCreated", "True")
 	var objects []*corev1.Pod
 	for i, node := range nodes[1:3] { // whose answers tell the network
-		objects = append(objects, serverObject(x.ns, fmt.Sprintf("server-%d-%s", i, x.ns[len(x.ns)-5:]), node))
+		objects = append(objects, world.Pod(x.ns, fmt.Sprintf("server-%d-%s", i, x.ns[len(x.ns)-5:]), node, world.Behind("web")))
 	}
-	x.pods = allRunning(t, objects...)
-	x.web = service(t, x.ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	x.pods = world.Run(t, objects...)
+	x.web = world.Service(t, x.ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
 	return x
 }
 
@@ -60,7 +60,7 @@ func (x tenant) own(t *testing.T, i int) (own []netip.Addr) {
 func (x tenant) echoes(t *testing.T, i int) (ends []netip.AddrPort) {
 	t.Helper()
 	for _, addr := range x.own(t, i) {
-		ends = append(ends, netip.AddrPortFrom(addr, echoPort))
+		ends = append(ends, netip.AddrPortFrom(addr, world.EchoPort))
 	}
 	return ends
 }
@@ -69,18 +69,18 @@ func (x tenant) echoes(t *testing.T, i int) (ends []netip.AddrPort) {
 func (x tenant) served(t *testing.T, from *corev1.Pod) {
 	t.Helper()
 	for i := range x.pods {
-		becomes(t, from, true, x.echoes(t, i)...)
+		world.Reaches(t, from, true, x.echoes(t, i)...)
 	}
-	for _, address := range frontends(x.web) {
-		if !ofFamily(x.own(t, 0), netip.MustParseAddrPort(address).Addr()).IsValid() {
+	for _, address := range world.Frontends(x.web) {
+		if !world.OfFamily(x.own(t, 0), netip.MustParseAddrPort(address).Addr()).IsValid() {
 			continue
 		}
 		for _, network := range []string{"tcp", "udp"} {
-			answers(t, from, network, address)
+			world.FromPod(from).Answered(t, network, address)
 		}
 	}
-	mustInPod(t, from, "getent", "hosts", "kubernetes.default.svc.cluster.local")
-	mustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
+	world.MustInPod(t, from, "getent", "hosts", "kubernetes.default.svc.cluster.local")
+	world.MustInPod(t, from, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
 }
 
 // overlap is two tenants whose networks have the same subnet, the first of topology Layer3, the other of Layer2, and a
@@ -102,10 +102,10 @@ func newOverlap(t *testing.T, number int) overlap {
 	} else if len(sixes()) > 1 {
 		layer3, layer2 = layer3+", {cidr: '"+six+"/48'}", layer2+", '"+six+"/64'"
 	}
-	o := overlap{plain: namespace(t)}
-	o.other = server(t, o.plain, "other", nodes[2])
-	o.web = service(t, o.plain, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
-	serveOutside(t)
+	o := overlap{plain: world.Namespace(t)}
+	o.other = world.Run(t, world.Pod(o.plain, "other", nodes[2], world.Behind("web")))[0]
+	o.web = world.Service(t, o.plain, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	world.ServeOutside(t)
 	o.tenants = []tenant{
 		tenantWith(t, "{topology: Layer3, layer3: {role: Primary, subnets: ["+layer3+"]}}"),
 		tenantWith(t, "{topology: Layer2, layer2: {role: Primary, subnets: ["+layer2+"]}}"),
@@ -116,7 +116,7 @@ func newOverlap(t *testing.T, number int) overlap {
 // each looks at both tenants at once; the foreign one is the other of the two.
 func (o overlap) each(t *testing.T, look func(t *testing.T, x, foreign tenant)) {
 	t.Helper()
-	atOnce(t, map[string]func(*testing.T){
+	world.AtOnce(t, map[string]func(*testing.T){
 		"layer3": func(t *testing.T) { look(t, o.tenants[0], o.tenants[1]) },
 		"layer2": func(t *testing.T) { look(t, o.tenants[1], o.tenants[0]) },
 	})
@@ -126,7 +126,8 @@ func (o overlap) each(t *testing.T, look func(t *testing.T, x, foreign tenant)) 
 func (o overlap) nodePorts(t *testing.T, x tenant, some []string, others ...*corev1.Pod) {
 	t.Helper()
 	if first := o.tenants[0]; x.ns != first.ns {
-		failsBeside(t, "node ports of a network with subnets of another one answer", x.anyNodePort(t, some), first.anyNodePort(t, some))
+		world.FailsBeside(t, "node ports of a network with subnets of another one answer", x.anyNodePort(t, some),
+			first.anyNodePort(t, some))
 		return
 	}
 	x.nodePorts(t, some, others...)
@@ -171,11 +172,12 @@ func TestPrimaryNetwork_ServesAndGuardsItsPods(t *testing.T) {
 		t.Run("opened ports", func(t *testing.T) { x.opens(t, o.other) })
 		t.Run("EndpointSlices have copies", func(t *testing.T) { x.mirrored(t, o.plain) })
 		t.Run("NetworkPolicy", func(t *testing.T) {
-			createPolicy(t, x.ns, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
-			becomes(t, x.pods[1], false, x.echoes(t, 0)...)
-			mustInPod(t, x.pods[0], "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version") // its answers come
-			deletePolicy(t, x.ns, "deny")
-			becomes(t, x.pods[1], true, x.echoes(t, 0)...)
+			world.CreatePolicy(t, x.ns, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
+			world.Reaches(t, x.pods[1], false, x.echoes(t, 0)...)
+			world.MustInPod(t, x.pods[0], "curl", "-sk", "-m", "30", "-o", "/dev/null",
+				"https://kubernetes.default/version") // its answers come
+			world.DeletePolicy(t, x.ns, "deny")
+			world.Reaches(t, x.pods[1], true, x.echoes(t, 0)...)
 		})
 	})
 }
@@ -184,14 +186,15 @@ func TestPrimaryNetwork_ServesAndGuardsItsPods(t *testing.T) {
 func (x tenant) leaves(t *testing.T) {
 	a := x.pods[0]
 	for _, own := range x.own(t, 0) {
-		if route := mustInPod(t, a, "ip", map[bool]string{false: "-4", true: "-6"}[own.Is6()], "route", "show", "default"); !strings.Contains(route, "dev "+contract.PrimaryInterface) {
+		if route := world.MustInPod(t, a, "ip", map[bool]string{false: "-4", true: "-6"}[own.Is6()], "route", "show",
+			"default"); !strings.Contains(route, "dev "+contract.PrimaryInterface) {
 			t.Errorf("default route %q", route)
 		}
-		target := ofFamily(machineAddresses(t, outside), own)
-		node := ofFamily(machineAddresses(t, a.Spec.NodeName), target)
+		target := world.OfFamily(world.NodeAddresses(t, outside), own)
+		node := world.OfFamily(world.NodeAddresses(t, a.Spec.NodeName), target)
 		for _, network := range []string{"tcp", "udp"} {
 			var seen netip.Addr
-			eventually(t, soon, network+": the external host answers "+a.Name, func() (bool, string) {
+			world.Eventually(t, world.Soon, network+": the external host answers "+a.Name, func() (bool, string) {
 				var err error
 				seen, err = seenAs(a, network, target)
 				return err == nil, fmt.Sprint(err)
@@ -208,14 +211,14 @@ func (x tenant) leaves(t *testing.T) {
 func (x tenant) apart(t *testing.T, foreign tenant, other *corev1.Pod) {
 	t.Helper()
 	a := x.pods[0]
-	becomes(t, other, false, append(x.echoes(t, 0), echoTargets(t, a)...)...)
-	becomes(t, a, false, echoTargets(t, other)...)
+	world.Reaches(t, other, false, append(x.echoes(t, 0), world.Endpoints(a)...)...)
+	world.Reaches(t, a, false, world.Endpoints(other)...)
 	var ends []string
-	for _, address := range frontends(x.web) {
+	for _, address := range world.Frontends(x.web) {
 		ends = append(ends, "tcp:"+address, "udp:"+address)
 	}
 	for _, from := range []*corev1.Pod{other, foreign.pods[0]} {
-		if got, err := reached(from, ends...); err != nil || len(got) > 0 {
+		if got, err := world.FromPod(from).Reached(ends...); err != nil || len(got) > 0 {
 			t.Errorf("%s reaches the service of the other network at %v: %v", from.Name, got, err)
 		}
 	}
@@ -225,7 +228,8 @@ func (x tenant) apart(t *testing.T, foreign tenant, other *corev1.Pod) {
 			ends = append(ends, "tcp:"+end.String())
 		}
 	}
-	if got := mustInPod(t, a, append([]string{"probe", "count", "3", "1"}, ends...)...); strings.Contains(got, foreign.pods[0].Name) || strings.Contains(got, foreign.pods[1].Name) {
+	if got := world.MustInPod(t, a, append([]string{"probe", "count", "3", "1"}, ends...)...); strings.Contains(got,
+		foreign.pods[0].Name) || strings.Contains(got, foreign.pods[1].Name) {
 		t.Errorf("servers of the other network answer: %s", got)
 	}
 }
@@ -255,7 +259,7 @@ func (x tenant) mirrored(t *testing.T, other string) {
 		}
 	}
 	slices.Sort(want)
-	eventually(t, serviceWithin, "copies with the addresses "+fmt.Sprint(want), func() (bool, string) {
+	world.Eventually(t, world.ServiceWithin, "copies with the addresses "+fmt.Sprint(want), func() (bool, string) {
 		got := addresses(x.ns, byCopy+x.web.Name)
 		return slices.Equal(got, want), fmt.Sprint(got)
 	})
@@ -270,18 +274,18 @@ func (x tenant) mirrored(t *testing.T, other string) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, serviceWithin, "copies of a headless service", func() (bool, string) {
+	world.Eventually(t, world.ServiceWithin, "copies of a headless service", func() (bool, string) {
 		got := addresses(x.ns, byCopy+name)
 		return slices.Equal(got, want), fmt.Sprint(got)
 	})
 	x.onHost(t, func(name string) []string { return addresses(x.ns, byCopy+name) })
-	if got := addresses(other, byCopy+name); len(got) > 0 {
+	if got := addresses(x.ns, byCopy+name); len(got) > 0 {
 		t.Errorf("a service of a namespace without a primary network has copies: %v", got)
 	}
 	if err := cluster.client.CoreV1().Services(x.ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, serviceWithin, "no copies without the service", func() (bool, string) {
+	world.Eventually(t, world.ServiceWithin, "no copies without the service", func() (bool, string) {
 		got := append(addresses(x.ns, byCopy+name), addresses(x.ns, byService+name)...)
 		return len(got) == 0, fmt.Sprint(got)
 	})
@@ -291,34 +295,34 @@ func (x tenant) mirrored(t *testing.T, other string) {
 // pods of this node and of another one.
 func (x tenant) onHost(t *testing.T, copies func(service string) []string) {
 	t.Helper()
-	host := hostPod(t, x.ns, "host", nodes[1])
-	web := service(t, x.ns, func(spec *corev1.ServiceSpec) {
+	host := world.Run(t, world.Pod(x.ns, "host", nodes[1], world.OnHost()))[0]
+	web := world.Service(t, x.ns, func(spec *corev1.ServiceSpec) {
 		spec.Selector = map[string]string{"app": host.Name}
 		for i := range spec.Ports {
-			spec.Ports[i].TargetPort = intstr.FromInt32(int32(hostPort(host)))
+			spec.Ports[i].TargetPort = intstr.FromInt32(int32(world.Port(host)))
 		}
 	})
 	var want []string
-	ask := []string{"probe", "count", "1", patience}
+	ask := []string{"probe", "count", "1", world.Patience}
 	for _, own := range x.own(t, 0) {
-		want = append(want, ofFamily(machineAddresses(t, nodes[1]), own).String())
-		end := netip.AddrPortFrom(ofFamily(clusterAddresses(web), own), servicePort).String()
+		want = append(want, world.OfFamily(world.NodeAddresses(t, nodes[1]), own).String())
+		end := netip.AddrPortFrom(world.OfFamily(world.ClusterAddresses(web), own), world.ServicePort).String()
 		ask = append(ask, "tcp:"+end, "udp:"+end)
 	}
 	slices.Sort(want)
-	eventually(t, serviceWithin, "copies with the node's addresses "+fmt.Sprint(want), func() (bool, string) {
+	world.Eventually(t, world.ServiceWithin, "copies with the node's addresses "+fmt.Sprint(want), func() (bool, string) {
 		got := copies(web.Name)
 		return slices.Equal(got, want), fmt.Sprint(got)
 	})
 	for _, pod := range x.pods {
-		eventually(t, serviceWithin, "the endpoint on a node answers "+pod.Name, func() (bool, string) {
-			out, err := inPod(pod.Namespace, pod.Name, ask...)
+		world.Eventually(t, world.ServiceWithin, "the endpoint on a node answers "+pod.Name, func() (bool, string) {
+			out, err := world.InPod(pod.Namespace, pod.Name, ask...)
 			return err == nil && !strings.Contains(out, " lost "), fmt.Sprint(out, err)
 		})
 	}
-	deletePod(t, x.ns, host.Name)
-	eventually(t, serviceWithin, "no copy and no answer without the endpoint", func() (bool, string) {
-		out, err := inPod(x.ns, x.pods[0].Name, ask...)
+	world.DeletePod(t, x.ns, host.Name)
+	world.Eventually(t, world.ServiceWithin, "no copy and no answer without the endpoint", func() (bool, string) {
+		out, err := world.InPod(x.ns, x.pods[0].Name, ask...)
 		left := copies(web.Name)
 		return err == nil && len(left) == 0 && strings.Count(out, " lost ") == 2*len(want), fmt.Sprint(out, left, err)
 	})
@@ -329,12 +333,13 @@ func (x tenant) onHost(t *testing.T, copies func(service string) []string) {
 func (x tenant) local(t *testing.T) {
 	t.Helper()
 	both := []string{x.pods[0].Name, x.pods[1].Name}
-	web := service(t, x.ns, func(spec *corev1.ServiceSpec) {
+	web := world.Service(t, x.ns, func(spec *corev1.ServiceSpec) {
 		inside := corev1.ServiceInternalTrafficPolicyLocal
 		spec.InternalTrafficPolicy = &inside
 	})
 	for i, pod := range x.pods {
-		podClient(t, pod).finds(t, []spot{{target: "tcp:" + frontends(web)[0], servers: both[i : i+1]}, {target: "tcp:" + frontends(x.web)[0], servers: both}})
+		world.FromPod(pod).Finds(t, []world.Spot{{Target: "tcp:" + world.Frontends(web)[0], Servers: both[i : i+1]},
+			{Target: "tcp:" + world.Frontends(x.web)[0], Servers: both}})
 	}
 }
 
@@ -359,19 +364,19 @@ func (x tenant) asks(t *testing.T) {
 	}
 	ips := strings.Join(texts, ", ")
 	ask := func(name, mac string) *corev1.Pod {
-		pod := podObject(x.ns, name, nodes[2], "probe", "serve", fmt.Sprint(echoPort), name)
+		pod := world.Pod(x.ns, name, nodes[2], world.Named())
 		pod.Annotations = map[string]string{contract.DefaultNetworkKey: fmt.Sprintf(`[{"name":"default","namespace":"ovn-kubernetes","ips":[%s],"mac":%q}]`, ips, mac)}
 		return pod
 	}
 	const mac = "02:00:00:58:07:07"
-	create(t, ask("asked", mac))
-	pod := listening(t, waitPod(t, x.ns, "asked", "Running", isRunning))
+	world.Create(t, ask("asked", mac))
+	pod := world.Running(t, x.ns, "asked")
 	network := attachmentOf(t, pod, x.ns+"/main")
 	if got := network.MAC.String(); got != mac || !strings.Contains(ips, network.Addresses[0].String()) {
 		t.Errorf("the pod has %s %v, asked for %s %s", got, network.Addresses, mac, ips)
 	}
 	for _, address := range network.Addresses {
-		becomes(t, x.pods[0], true, netip.AddrPortFrom(address.Addr(), echoPort))
+		world.Reaches(t, x.pods[0], true, netip.AddrPortFrom(address.Addr(), world.EchoPort))
 	}
 	annotate := func(key string) func(context.Context) error {
 		return func(ctx context.Context) error {
@@ -384,12 +389,12 @@ func (x tenant) asks(t *testing.T) {
 		name: "another request", with: annotate(contract.DefaultNetworkKey), without: annotate("mine"),
 		message: "annotation " + contract.DefaultNetworkKey + " can be set only when a pod is created",
 	}.check(t)
-	create(t, ask("second", "02:00:00:58:07:08"))
+	world.Create(t, ask("second", "02:00:00:58:07:08"))
 	refused := []string{"second"}
 	if len(network.Addresses) > 1 {
 		half := ask("half", "02:00:00:58:07:09")
 		half.Annotations[contract.DefaultNetworkKey] = `[{"name":"default","namespace":"ovn-kubernetes","ips":["` + netip.PrefixFrom(further(x.own(t, 0)[0]).Addr().Next(), 16).String() + `"]}]`
-		create(t, half)
+		world.Create(t, half)
 		wantEvent(t, x.ns, "NetworkNotFound", "half", "needs one address of each family")
 		refused = append(refused, "half")
 	}
@@ -398,6 +403,6 @@ func (x tenant) asks(t *testing.T) {
 		staysPending(t, x.ns, name, "")
 	}
 	for _, name := range append(refused, "asked") {
-		deletePod(t, x.ns, name)
+		world.DeletePod(t, x.ns, name)
 	}
 }

@@ -15,27 +15,28 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // reachable tells how many addresses answer a client at the port of the tests' server, and its pings, asked all at once.
-func (c client) reachable(addrs []netip.Addr) (string, error) {
+func reachable(c world.Client, addrs []netip.Addr) (string, error) {
 	const script = `for a in $0; do ping -c1 -W1 $a >/dev/null && echo icmp & done; probe reach "$@" | cut -c 1-3; wait`
 	var texts, words []string
 	for _, addr := range addrs {
-		end := netip.AddrPortFrom(addr, echoPort).String()
+		end := netip.AddrPortFrom(addr, world.EchoPort).String()
 		texts, words = append(texts, addr.String()), append(words, "tcp:"+end, "udp:"+end)
 	}
-	out, err := c.run(append([]string{"sh", "-c", script, strings.Join(texts, " ")}, words...)...)
+	out, err := c.Run(append([]string{"sh", "-c", script, strings.Join(texts, " ")}, words...)...)
 	return fmt.Sprintf("tcp=%d udp=%d icmp=%d", strings.Count(out, "tcp"), strings.Count(out, "udp"), strings.Count(out, "icmp")), err
 }
 
 // reaches waits until of each address of a list some answer.
-func (c client) reaches(t *testing.T, addrs []netip.Addr, tcp, udp, icmp int) {
+func reaches(t *testing.T, c world.Client, addrs []netip.Addr, tcp, udp, icmp int) {
 	t.Helper()
 	n := len(addrs)
 	want := fmt.Sprintf("tcp=%d udp=%d icmp=%d", tcp*n, udp*n, icmp*n)
-	eventually(t, policyWithin, fmt.Sprintf("%s reaches %s of %v", c.name, want, addrs), func() (bool, string) {
-		got, err := c.reachable(addrs)
+	world.Eventually(t, world.PolicyWithin, fmt.Sprintf("%s reaches %s of %v", c.Name, want, addrs), func() (bool, string) {
+		got, err := reachable(c, addrs)
 		return got == want, fmt.Sprint(got, err)
 	})
 }
@@ -44,20 +45,20 @@ func (c client) reaches(t *testing.T, addrs []netip.Addr, tcp, udp, icmp int) {
 // pod of the default network, and the pod's own network.
 func (x tenant) locked(t *testing.T, other *corev1.Pod) {
 	t.Helper()
-	a, clients := x.pods[0], map[string]client{}
+	a, clients := x.pods[0], map[string]world.Client{}
 	for _, pod := range []*corev1.Pod{a, x.pods[1], other} {
-		clients[pod.Name] = podClient(t, pod)
+		clients[pod.Name] = world.FromPod(pod)
 	}
-	own := addresses(t, a)
-	clients[x.pods[1].Name].reaches(t, x.own(t, 0), 1, 1, 1)
-	machineClient(t, a.Spec.NodeName).reaches(t, own, 1, 1, 1)
-	machineClient(t, nodes[0]).reaches(t, addresses(t, other), 1, 1, 1)
-	for _, c := range []client{clients[other.Name], machineClient(t, nodes[0]), machineClient(t, other.Spec.NodeName)} {
-		if got, err := c.reachable(append(own, x.own(t, 0)...)); got != "tcp=0 udp=0 icmp=0" {
-			t.Errorf("%s reaches %s of %s: %v", c.name, got, a.Name, err)
+	own := world.Addresses(a)
+	reaches(t, clients[x.pods[1].Name], x.own(t, 0), 1, 1, 1)
+	reaches(t, world.FromNode(a.Spec.NodeName), own, 1, 1, 1)
+	reaches(t, world.FromNode(nodes[0]), world.Addresses(other), 1, 1, 1)
+	for _, c := range []world.Client{clients[other.Name], world.FromNode(nodes[0]), world.FromNode(other.Spec.NodeName)} {
+		if got, err := reachable(c, append(own, x.own(t, 0)...)); got != "tcp=0 udp=0 icmp=0" {
+			t.Errorf("%s reaches %s of %s: %v", c.Name, got, a.Name, err)
 		}
 	}
-	if got, err := clients[a.Name].reachable(addresses(t, other)); got != "tcp=0 udp=0 icmp=0" {
+	if got, err := reachable(clients[a.Name], world.Addresses(other)); got != "tcp=0 udp=0 icmp=0" {
 		t.Errorf("%s reaches %s of %s: %v", a.Name, got, other.Name, err)
 	}
 }
@@ -69,14 +70,14 @@ func (x tenant) nodesByEth0(t *testing.T, other *corev1.Pod) {
 	const script = `for u; do curl -sk -m 5 -o /dev/null "$u" && echo "$u" & done; wait`
 	a := x.pods[0]
 	var urls, routes []string
-	for _, to := range addresses(t, other) {
-		way := mustInPod(t, a, "ip", "route", "get", to.String())
+	for _, to := range world.Addresses(other) {
+		way := world.MustInPod(t, a, "ip", "route", "get", to.String())
 		_, hop, found := strings.Cut(way, " via ")
 		if hop, _, _ = strings.Cut(hop, " "); !found || !strings.Contains(way, " dev eth0 ") {
 			t.Fatalf("the way to the default network is %q", way)
 		}
 		for i, node := range nodes[:2] {
-			addr := ofFamily(machineAddresses(t, node), to)
+			addr := world.OfFamily(world.NodeAddresses(t, node), to)
 			routes = append(routes, addr.String()+" via "+hop+" dev eth0")
 			for _, port := range []uint16{10250, 6443}[:2-i] { // the first node has an API server
 				urls = append(urls, "https://"+netip.AddrPortFrom(addr, port).String()+"/")
@@ -84,23 +85,23 @@ func (x tenant) nodesByEth0(t *testing.T, other *corev1.Pod) {
 		}
 	}
 	answered := func(pod *corev1.Pod) (int, string) {
-		out, err := inPod(pod.Namespace, pod.Name, append([]string{"sh", "-c", script, "sh"}, urls...)...)
+		out, err := world.InPod(pod.Namespace, pod.Name, append([]string{"sh", "-c", script, "sh"}, urls...)...)
 		return len(strings.Fields(out)), fmt.Sprint(out, err)
 	}
 	for _, pod := range []*corev1.Pod{other, a} {
-		eventually(t, soon, fmt.Sprintf("%s has the answers of %v", pod.Name, urls), func() (bool, string) {
+		world.Eventually(t, world.Soon, fmt.Sprintf("%s has the answers of %v", pod.Name, urls), func() (bool, string) {
 			n, seen := answered(pod)
 			return n == len(urls), seen
 		})
 	}
 	for _, route := range routes {
-		mustInPod(t, a, append([]string{"ip", "route", "add"}, strings.Fields(route)...)...)
+		world.MustInPod(t, a, append([]string{"ip", "route", "add"}, strings.Fields(route)...)...)
 	}
 	if n, seen := answered(a); n > 0 {
 		t.Errorf("by eth0 there are answers of %s", seen)
 	}
 	for _, route := range routes {
-		mustInPod(t, a, append([]string{"ip", "route", "del"}, strings.Fields(route)...)...)
+		world.MustInPod(t, a, append([]string{"ip", "route", "del"}, strings.Fields(route)...)...)
 	}
 }
 
@@ -108,21 +109,22 @@ func (x tenant) nodesByEth0(t *testing.T, other *corev1.Pod) {
 func (x tenant) opens(t *testing.T, other *corev1.Pod) {
 	t.Helper()
 	a := x.pods[0]
-	from, node := podClient(t, other), machineClient(t, nodes[0])
+	from, node := world.FromPod(other), world.FromNode(nodes[0])
 	open := func(value string, tcp, udp, icmp int) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%s}}}`, contract.OpenPortsKey, value)
 		if _, err := cluster.client.CoreV1().Pods(x.ns).Patch(t.Context(), a.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		from.reaches(t, addresses(t, a), tcp, udp, icmp)
+		reaches(t, from, world.Addresses(a), tcp, udp, icmp)
 	}
-	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d}]"`, echoPort), 1, 1, 0)
-	node.reaches(t, addresses(t, a), 1, 1, 0)
-	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %d}, {protocol: icmp}]"`, echoPort+1, echoPort), 0, 1, 1)
-	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d"`, echoPort), 0, 0, 0)
+	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d}]"`, world.EchoPort), 1, 1, 0)
+	reaches(t, node, world.Addresses(a), 1, 1, 0)
+	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %d}, {protocol: icmp}]"`, world.EchoPort+1,
+		world.EchoPort), 0, 1, 1)
+	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d"`, world.EchoPort), 0, 0, 0)
 	wantEvent(t, x.ns, "PartRefused", a.Name, "annotation "+contract.OpenPortsKey)
-	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}]"`, echoPort), 1, 0, 0)
+	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}]"`, world.EchoPort), 1, 0, 0)
 	open("null", 0, 0, 0)
 }
 
@@ -148,22 +150,26 @@ func (x tenant) onlyPorts(t *testing.T, other *corev1.Pod) {
 		_ = cluster.client.CoreV1().Services(metav1.NamespaceSystem).Delete(context.Background(), name, metav1.DeleteOptions{})
 	})
 	via := func(link string, at netip.AddrPort) []string {
-		return []string{"curl", "-s", "-m", patience, "-o", "/dev/null", "--interface", link, fmt.Sprintf("http://%s/health", at)}
+		return []string{"curl", "-s", "-m", world.Patience, "-o", "/dev/null", "--interface", link,
+			fmt.Sprintf("http://%s/health", at)}
 	}
 	for _, own := range x.own(t, 0) {
-		to := ofFamily(addresses(t, dns), own)
-		mustInPod(t, other, "ping", "-c1", "-w10", to.String())
-		mustInPod(t, other, via("eth0", netip.AddrPortFrom(to, health))...)
-		failsBeside(t, "a pod of the cluster's DNS answers the ping of "+a.Name,
-			podTries(a, pings([]string{"-I", contract.PrimaryInterface, to.String()})...), podTries(other, pings([]string{to.String()})...))
-		failsBeside(t, fmt.Sprintf("a pod of the cluster's DNS answers %s at port %d", a.Name, health),
-			podTries(a, via(contract.PrimaryInterface, netip.AddrPortFrom(to, health))...), podTries(other, via("eth0", netip.AddrPortFrom(to, health))...))
-		if at := ofFamily(machineAddresses(t, nodes[0]), own); at.Is4() == clusterAddresses(web)[0].Is4() {
-			eventually(t, serviceWithin, "the node port answers", func() (bool, string) {
-				out, err := inPod(x.ns, a.Name, via(contract.PrimaryInterface, netip.AddrPortFrom(at, uint16(web.Spec.Ports[0].NodePort)))...)
+		to := world.OfFamily(world.Addresses(dns), own)
+		world.MustInPod(t, other, "ping", "-c1", "-w10", to.String())
+		world.MustInPod(t, other, via("eth0", netip.AddrPortFrom(to, health))...)
+		world.FailsBeside(t, "a pod of the cluster's DNS answers the ping of "+a.Name,
+			world.FromPod(a).Tries(world.Pings([]string{"-I", contract.PrimaryInterface,
+				to.String()})...), world.FromPod(other).Tries(world.Pings([]string{to.String()})...))
+		world.FailsBeside(t, fmt.Sprintf("a pod of the cluster's DNS answers %s at port %d", a.Name, health),
+			world.FromPod(a).Tries(via(contract.PrimaryInterface,
+				netip.AddrPortFrom(to, health))...), world.FromPod(other).Tries(via("eth0", netip.AddrPortFrom(to, health))...))
+		if at := world.OfFamily(world.NodeAddresses(t, nodes[0]), own); at.Is4() == world.ClusterAddresses(web)[0].Is4() {
+			world.Eventually(t, world.ServiceWithin, "the node port answers", func() (bool, string) {
+				out, err := world.InPod(x.ns, a.Name, via(contract.PrimaryInterface,
+					netip.AddrPortFrom(at, uint16(web.Spec.Ports[0].NodePort)))...)
 				return err == nil, fmt.Sprint(out, err)
 			})
 		}
 	}
-	mustInPod(t, a, "getent", "hosts", "kubernetes.default.svc.cluster.local")
+	world.MustInPod(t, a, "getent", "hosts", "kubernetes.default.svc.cluster.local")
 }

@@ -13,6 +13,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // load is what networks cost a cluster: rows of the databases, OpenFlows of each node, and the memory of processes, not
@@ -35,7 +37,7 @@ func loadOf(t *testing.T) load {
 	}
 	count := regexp.MustCompile(`flow_count=(\d+)`)
 	for _, node := range nodes[:3] {
-		found := count.FindStringSubmatch(mustOnNode(t, node, "ovs-ofctl", "dump-aggregate", "br-int"))
+		found := count.FindStringSubmatch(world.MustOnNode(t, node, "ovs-ofctl", "dump-aggregate", "br-int"))
 		if found == nil {
 			t.Fatalf("no count of flows on %s", node)
 		}
@@ -50,7 +52,7 @@ func memoryOn(t *testing.T, node string) map[string]int {
 	t.Helper()
 	const script = `cd /proc && for p in [0-9]*; do awk -v p=$p '/^Name:/{n=$2} /^RssAnon:/{print n, $2}' $p/status 2>/dev/null; done`
 	used := map[string]int{}
-	for line := range strings.Lines(mustOnNode(t, node, "sh", "-c", script)) {
+	for line := range strings.Lines(world.MustOnNode(t, node, "sh", "-c", script)) {
 		var name string
 		var kilobytes int
 		if n, _ := fmt.Sscan(line, &name, &kilobytes); n == 2 && strings.HasPrefix(name, "ov") {
@@ -73,7 +75,7 @@ func (l load) String() string {
 // loadWithoutOthers measures when the namespaces of earlier tests, which may still go, have gone with their rows.
 func loadWithoutOthers(t *testing.T) (l load) {
 	t.Helper()
-	eventually(t, podWithin, "no namespace goes, and the rows stay", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "no namespace goes, and the rows stay", func() (bool, string) {
 		namespaces, err := cluster.client.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -96,7 +98,7 @@ func (l load) leavesNothing(t *testing.T) load {
 	t.Helper()
 	const learned = 50
 	var now load
-	eventually(t, podWithin, "rows and flows are as before", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "rows and flows are as before", func() (bool, string) {
 		now = loadOf(t)
 		for node, n := range now.flows {
 			if n > l.flows[node]+learned {
@@ -115,7 +117,7 @@ func refusedByDepth(t *testing.T, node string) (n int) {
 		"datapath_drop_recirc_error", "drop_action_too_many_resubmit", "drop_action_recursion_too_deep", "drop_action_stack_too_deep",
 		"drop_action_recirculation_conflict", "xlate_actions_oversize", "xlate_actions_too_many_output",
 	} {
-		text := strings.TrimSpace(mustOnNode(t, node, "ovs-appctl", "coverage/read-counter", counter))
+		text := strings.TrimSpace(world.MustOnNode(t, node, "ovs-appctl", "coverage/read-counter", counter))
 		count, err := strconv.Atoi(text)
 		if err != nil {
 			t.Fatalf("%s: %v", counter, err)
@@ -130,7 +132,7 @@ func countsDepth(t *testing.T, node string) {
 	t.Helper()
 	const packet = "ffffffffffff02000000000108004500001c0000000040110000c0000201c000020200010002000800000000"
 	before := refusedByDepth(t, node)
-	mustOnNode(t, node, "sh", "-ec", `ovs-vsctl add-br deep -- set Bridge deep datapath_type=$(ovs-vsctl get Bridge br-int datapath_type) fail_mode=secure
+	world.MustOnNode(t, node, "sh", "-ec", `ovs-vsctl add-br deep -- set Bridge deep datapath_type=$(ovs-vsctl get Bridge br-int datapath_type) fail_mode=secure
 ovs-ofctl add-flow deep 'ip,actions=ct(table=0)'; ovs-ofctl packet-out deep 'in_port=LOCAL,packet=`+packet+`,actions=resubmit(,0)'; ovs-vsctl del-br deep`)
 	if refusedByDepth(t, node) == before {
 		t.Error("no counter has the packet of a loop, so the counters show nothing")
@@ -140,7 +142,7 @@ ovs-ofctl add-flow deep 'ip,actions=ct(table=0)'; ovs-ofctl packet-out deep 'in_
 // broadcast are the actions of a node's external bridge for a question of ARP that comes from outside.
 func broadcast(t *testing.T, node string) string {
 	t.Helper()
-	out := mustOnNode(t, node, "ovs-appctl", "ofproto/trace", "breth0",
+	out := world.MustOnNode(t, node, "ovs-appctl", "ofproto/trace", "breth0",
 		"in_port=eth0,arp,dl_src=02:00:00:00:00:99,dl_dst=ff:ff:ff:ff:ff:ff,arp_op=1,arp_spa=172.18.255.98,arp_tpa=172.18.255.99")
 	_, actions, found := strings.Cut(out, "Datapath actions: ")
 	if !found || !strings.ContainsAny(actions, "0123456789") {
@@ -153,19 +155,19 @@ func broadcast(t *testing.T, node string) string {
 // switch of the pods' node refuses no packet of them.
 func reachOutside(t *testing.T, node string, namespaces ...string) {
 	t.Helper()
-	serveOutside(t)
+	world.ServeOutside(t)
 	var pods []*corev1.Pod
 	for _, ns := range namespaces {
-		create(t, podObject(ns, "outer", node))
+		world.Create(t, world.Pod(ns, "outer", node))
 	}
 	for _, ns := range namespaces {
-		pods = append(pods, listening(t, waitPod(t, ns, "outer", "Running", isRunning)))
+		pods = append(pods, world.Running(t, ns, "outer"))
 	}
 	before := refusedByDepth(t, node)
 	for i, pod := range pods {
-		target := ofFamily(machineAddresses(t, outside), addressOn(t, pod, namespaces[i]+"/main"))
-		mustOnNode(t, outside, "ip", "neigh", "flush", "dev", "eth0")
-		want := ofFamily(machineAddresses(t, node), target)
+		target := world.OfFamily(world.NodeAddresses(t, outside), addressOn(t, pod, namespaces[i]+"/main"))
+		world.MustOnNode(t, outside, "ip", "neigh", "flush", "dev", "eth0")
+		want := world.OfFamily(world.NodeAddresses(t, node), target)
 		if seen, err := seenAs(pod, "tcp", target); err != nil || seen != want {
 			t.Errorf("%s: the external host sees %v, want %v: %v", pod.Namespace, seen, want, err)
 		}

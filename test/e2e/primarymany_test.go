@@ -38,7 +38,7 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 	began := time.Now()
 	var namespaces []string
 	for i := range count {
-		ns := labelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})
+		ns := world.LabelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})
 		namespaces = append(namespaces, ns)
 		spec := "{topology: Layer2, layer2: {role: Primary, subnets: [" + layer2 + "]}}"
 		if i%2 == 1 {
@@ -48,7 +48,7 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(namespaces) == busy {
-			eventually(t, 5*time.Minute, "the last network has rows", func() (bool, string) {
+			world.Eventually(t, 5*time.Minute, "the last network has rows", func() (bool, string) {
 				groups := nbctl(t, "--bare", "--columns=name", "list", "Load_Balancer_Group")
 				return strings.Contains(groups, ns+"_main/"), groups
 			})
@@ -61,16 +61,16 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 	}
 	var services []*corev1.Service
 	for i, ns := range namespaces[:4] {
-		pod := podObject(ns, "pod", nodes[1+i%2], "probe", "serve", fmt.Sprint(echoPort), ns)
+		pod := world.Pod(ns, "pod", nodes[1+i%2], world.NamedAs(ns))
 		pod.Labels["app"] = "web"
-		create(t, pod)
-		services = append(services, service(t, ns, nil))
+		world.Create(t, pod)
+		services = append(services, world.Service(t, ns, nil))
 	}
 	for _, ns := range namespaces {
 		waitCondition(t, objectsOf(t, ovnv1.UserDefinedNetworks(), ns), "main", "NetworkAllocationSucceeded", "True")
 	}
 	for _, ns := range namespaces[:4] {
-		listening(t, waitPod(t, ns, "pod", "Running", isRunning))
+		world.Running(t, ns, "pod")
 	}
 	sameAddresses(t, namespaces[:4], services)
 	t.Logf("%d networks after %s", count, time.Since(began).Round(time.Second))
@@ -87,8 +87,8 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 	if vipsOf(t, services[1]) == "" {
 		t.Error("a service has no load balancer")
 	}
-	deleteService(t, namespaces[1], services[1].Name)
-	eventually(t, serviceWithin, "the load balancers of the deleted service are gone", func() (bool, string) {
+	world.DeleteService(t, namespaces[1], services[1].Name)
+	world.Eventually(t, world.ServiceWithin, "the load balancers of the deleted service are gone", func() (bool, string) {
 		left := vipsOf(t, services[1])
 		return left == "", left
 	})
@@ -98,7 +98,7 @@ func TestPrimaryNetworks_ManyLeaveNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	eventually(t, 8*time.Minute, "nothing is left of the networks", func() (bool, string) {
+	world.Eventually(t, 8*time.Minute, "nothing is left of the networks", func() (bool, string) {
 		left := networkTraces(t, name)
 		return left == "", left
 	})
@@ -116,22 +116,23 @@ func sameAddresses(t *testing.T, namespaces []string, services []*corev1.Service
 	var clients []*corev1.Pod
 	var ends []string
 	for i, ns := range namespaces {
-		create(t, podObject(ns, "client", nodes[2-i%2]))
-		pod := waitPod(t, ns, "pod", "Running", isRunning)
-		ends = append(ends, netip.AddrPortFrom(addressOn(t, pod, ns+"/main"), echoPort).String())
+		world.Create(t, world.Pod(ns, "client", nodes[2-i%2]))
+		pod := world.WaitPod(t, ns, "pod", "Running", world.IsRunning)
+		ends = append(ends, netip.AddrPortFrom(addressOn(t, pod, ns+"/main"), world.EchoPort).String())
 	}
 	for _, ns := range namespaces {
-		clients = append(clients, listening(t, waitPod(t, ns, "client", "Running", isRunning)))
+		clients = append(clients, world.Running(t, ns, "client"))
 	}
 	if t.Logf("the servers have the addresses %v", ends); ends[0] != ends[2] {
 		t.Errorf("the servers of networks with one subnet have the addresses %s and %s", ends[0], ends[2])
 	}
 	const times = 10
 	for i, client := range clients {
-		service := netip.AddrPortFrom(ofFamily(clusterAddresses(services[i]), addressOn(t, client, namespaces[i]+"/main")), servicePort).String()
-		answers(t, client, "tcp", service)
+		service := netip.AddrPortFrom(world.OfFamily(world.ClusterAddresses(services[i]),
+			addressOn(t, client, namespaces[i]+"/main")), world.ServicePort).String()
+		world.FromPod(client).Answered(t, "tcp", service)
 		for _, target := range []string{"tcp:" + ends[i], "udp:" + ends[i], "tcp:" + service, "udp:" + service} {
-			out := mustInPod(t, client, "probe", "count", fmt.Sprint(times), patience, target)
+			out := world.MustInPod(t, client, "probe", "count", fmt.Sprint(times), world.Patience, target)
 			for line := range strings.Lines(out) {
 				if want := fmt.Sprintf("%s %d ", target, times); !strings.HasPrefix(line, want) || !strings.HasSuffix(line, " "+namespaces[i]+"\n") {
 					t.Errorf("%s has the answers %q, want %s times %s", client.Namespace, out, fmt.Sprint(times), namespaces[i])
@@ -139,12 +140,12 @@ func sameAddresses(t *testing.T, namespaces []string, services []*corev1.Service
 			}
 		}
 	}
-	deletePod(t, namespaces[0], "pod")
-	eventually(t, soon, "no answer without the server", func() (bool, string) {
-		got, err := askFromPod(clients[0], "tcp", ends[0])
+	world.DeletePod(t, namespaces[0], "pod")
+	world.Eventually(t, world.Soon, "no answer without the server", func() (bool, string) {
+		got, err := world.FromPod(clients[0]).Ask("tcp", ends[0])
 		return err != nil, fmt.Sprint(got)
 	})
-	if out := mustInPod(t, clients[2], "probe", "dial", "tcp", ends[0]); !strings.Contains(out, namespaces[2]) {
+	if out := world.MustInPod(t, clients[2], "probe", "dial", "tcp", ends[0]); !strings.Contains(out, namespaces[2]) {
 		t.Errorf("the server of another network with this address says %q", out)
 	}
 }
@@ -167,9 +168,10 @@ func networkTraces(t *testing.T, namespace string) string {
 		add("SB "+table, sbctl(t, "list", table))
 	}
 	for _, node := range nodes[:3] {
-		add(node+" zones", mustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=external_ids", "list", "Bridge"))
-		add(node+" ports", mustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=name,external_ids,options", "list", "Interface"))
-		add(node+" links", mustOnNode(t, node, "ip", "-o", "link", "show"))
+		add(node+" zones", world.MustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=external_ids", "list", "Bridge"))
+		add(node+" ports", world.MustOnNode(t, node, "ovs-vsctl", "--bare", "--columns=name,external_ids,options", "list",
+			"Interface"))
+		add(node+" links", world.MustOnNode(t, node, "ip", "-o", "link", "show"))
 		object, err := cluster.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{})
 		if err != nil {
 			t.Fatal(err)

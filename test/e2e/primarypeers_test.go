@@ -22,7 +22,7 @@ import (
 
 // probed is a pod that kubelet asks each second, at a port, by HTTP if the server is one of HTTP.
 func probed(ns, name, node, serve string, port int) *corev1.Pod {
-	pod := podObject(ns, name, node, "probe", serve, fmt.Sprint(echoPort))
+	pod := world.Pod(ns, name, node, world.Command("probe", serve, fmt.Sprint(world.EchoPort)))
 	probe := &corev1.Probe{PeriodSeconds: 1, TimeoutSeconds: 5}
 	if at := intstr.FromInt(port); serve == "serve-http" {
 		probe.HTTPGet = &corev1.HTTPGetAction{Path: "/", Port: at}
@@ -45,7 +45,7 @@ func readySince(pod *corev1.Pod) string {
 
 func becomesReady(t *testing.T, ns, name string) *corev1.Pod {
 	t.Helper()
-	return waitPod(t, ns, name, "ready", func(pod *corev1.Pod) bool { return readySince(pod) != "" })
+	return world.WaitPod(t, ns, name, "ready", func(pod *corev1.Pod) bool { return readySince(pod) != "" })
 }
 
 // staysReady checks that a pod has been ready all the time, and one whose server does not listen has not been.
@@ -55,7 +55,7 @@ func staysReady(t *testing.T, pod *corev1.Pod, deaf string) {
 		t.Errorf("pod %s was ready since %s, and now since %s", pod.Name, readySince(pod), readySince(now))
 	}
 	wantEvent(t, pod.Namespace, "Unhealthy", deaf, "refused")
-	if now := waitPod(t, pod.Namespace, deaf, "running", isRunning); readySince(now) != "" {
+	if now := world.WaitPod(t, pod.Namespace, deaf, "running", world.IsRunning); readySince(now) != "" {
 		t.Errorf("pod %s, whose server does not listen, is ready", deaf)
 	}
 }
@@ -66,7 +66,7 @@ func staysReady(t *testing.T, pod *corev1.Pod, deaf string) {
 func TestPrimaryNetwork_PoliciesSelectPeers(t *testing.T) {
 	world.Test(t, world.Primary)
 	labels := map[string]string{contract.PrimaryNetworkLabel: "", "peers": fmt.Sprint(time.Now().UnixNano())}
-	mine, theirs := labelledNamespace(t, labels), labelledNamespace(t, labels)
+	mine, theirs := world.LabelledNamespace(t, labels), world.LabelledNamespace(t, labels)
 	network, subnet := "peers-"+mine[len(mine)-5:], "10.56.0.0/16"
 	if sixes()[0] {
 		subnet = "fd56::/48"
@@ -74,38 +74,40 @@ func TestPrimaryNetwork_PoliciesSelectPeers(t *testing.T) {
 	networks := clusterUserDefined(t, network, fmt.Sprintf("{namespaceSelector: {matchLabels: {peers: %q}}, "+
 		"network: {topology: Layer3, layer3: {role: Primary, subnets: [{cidr: %q}]}}}", labels["peers"], subnet))
 	waitCondition(t, networks, network, "NetworkCreated", "True")
-	createPolicy(t, mine, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
+	world.CreatePolicy(t, mine, "deny", networkingv1.NetworkPolicySpec{PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}})
 	for _, pod := range []*corev1.Pod{
-		probed(mine, "target", nodes[1], "serve", echoPort), probed(mine, "http", nodes[1], "serve-http", echoPort),
-		probed(mine, "deaf", nodes[1], "serve", echoPort+1), podObject(mine, "sibling", nodes[2]), podObject(theirs, "client", nodes[2]),
+		probed(mine, "target", nodes[1], "serve", world.EchoPort), probed(mine, "http", nodes[1], "serve-http", world.EchoPort),
+		probed(mine, "deaf", nodes[1], "serve", world.EchoPort+1), world.Pod(mine, "sibling", nodes[2]), world.Pod(theirs,
+			"client", nodes[2]),
 	} {
-		create(t, pod)
+		world.Create(t, pod)
 	}
 	target := becomesReady(t, mine, "target")
 	http := becomesReady(t, mine, "http")
-	sibling, client := waitPod(t, mine, "sibling", "Running", isRunning), waitPod(t, theirs, "client", "Running", isRunning)
-	end := netip.AddrPortFrom(addressOn(t, target, mine+"/"+network), echoPort)
+	sibling, client := world.WaitPod(t, mine, "sibling", "Running", world.IsRunning), world.WaitPod(t, theirs, "client",
+		"Running", world.IsRunning)
+	end := netip.AddrPortFrom(addressOn(t, target, mine+"/"+network), world.EchoPort)
 	reach := func(bySibling, byClient bool) {
 		t.Helper()
-		becomes(t, sibling, bySibling, end)
-		becomes(t, client, byClient, end)
+		world.Reaches(t, sibling, bySibling, end)
+		world.Reaches(t, client, byClient, end)
 	}
 	reach(false, false)
-	createPolicy(t, mine, "from-team", fromNamespaces("team", "blue"))
-	labelNamespace(t, theirs, "team", `"blue"`)
+	world.CreatePolicy(t, mine, "from-team", world.AllowNamespaces("team", "blue"))
+	world.LabelNamespace(t, theirs, "team", `"blue"`)
 	reach(false, true)
-	labelNamespace(t, theirs, "team", "null")
+	world.LabelNamespace(t, theirs, "team", "null")
 	reach(false, false)
 	except := func(name string, addr netip.Addr) {
 		t.Helper()
 		block := &networkingv1.IPBlock{CIDR: subnet, Except: []string{netip.PrefixFrom(addr, addr.BitLen()).String()}}
-		createPolicy(t, mine, name, networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{
+		world.CreatePolicy(t, mine, name, networkingv1.NetworkPolicySpec{Ingress: []networkingv1.NetworkPolicyIngressRule{
 			{From: []networkingv1.NetworkPolicyPeer{{IPBlock: block}}},
 		}})
 	}
 	except("all-but-client", addressOn(t, client, theirs+"/"+network))
 	reach(true, false)
-	deletePolicy(t, mine, "all-but-client")
+	world.DeletePolicy(t, mine, "all-but-client")
 	except("all-but-sibling", addressOn(t, sibling, mine+"/"+network))
 	reach(false, true)
 	staysReady(t, target, "deaf")
@@ -115,7 +117,7 @@ func TestPrimaryNetwork_PoliciesSelectPeers(t *testing.T) {
 // nodeWithout waits until all nodes but one have a part of a network's subnets, and gives that node.
 func nodeWithout(t *testing.T, network string) (without string) {
 	t.Helper()
-	eventually(t, soon, "all nodes but one have subnets of "+network, func() (bool, string) {
+	world.Eventually(t, world.Soon, "all nodes but one have subnets of "+network, func() (bool, string) {
 		list, err := cluster.client.CoreV1().Nodes().List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -136,7 +138,7 @@ func nodeWithout(t *testing.T, network string) (without string) {
 // a part of the network's subnets for a further subnet. Neither has the default network alone.
 func TestPrimaryNetwork_PodsWaitForTheirNetwork(t *testing.T) {
 	world.Test(t, world.Primary)
-	ns := labelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})
+	ns := world.LabelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})
 	subnets := []string{`{"cidr":"10.59.0.0/24","hostSubnet":25}`, `{"cidr":"10.59.4.0/24","hostSubnet":25}`} // for two nodes each
 	if sixes()[0] {
 		subnets = []string{`{"cidr":"fd59::/63","hostSubnet":64}`, `{"cidr":"fd59:0:0:8::/63","hostSubnet":64}`}
@@ -144,11 +146,11 @@ func TestPrimaryNetwork_PodsWaitForTheirNetwork(t *testing.T) {
 	waits := func(name string) {
 		t.Helper()
 		staysPending(t, ns, name, "nothing of the primary network of the namespace; Events of the pod and of the network say more")
-		if pod := waitPod(t, ns, name, "there", func(*corev1.Pod) bool { return true }); len(pod.Status.PodIPs) > 0 {
+		if pod := world.WaitPod(t, ns, name, "there", func(*corev1.Pod) bool { return true }); len(pod.Status.PodIPs) > 0 {
 			t.Errorf("pod %s has %v before its network", name, pod.Status.PodIPs)
 		}
 	}
-	create(t, podObject(ns, "on-"+nodes[0], nodes[0]))
+	world.Create(t, world.Pod(ns, "on-"+nodes[0], nodes[0]))
 	wantEvent(t, ns, "NetworkNotFound", "on-"+nodes[0], "but no primary network")
 	waits("on-" + nodes[0])
 	networks := objectsOf(t, ovnv1.UserDefinedNetworks(), ns)
@@ -158,28 +160,28 @@ func TestPrimaryNetwork_PodsWaitForTheirNetwork(t *testing.T) {
 	waitCondition(t, networks, "main", "NetworkAllocationSucceeded", "False InternalError node ")
 	wantEvent(t, ns, "NetworkAllocationFailed", "main", "node ")
 	for _, node := range nodes[1:3] {
-		create(t, podObject(ns, "on-"+node, node))
+		world.Create(t, world.Pod(ns, "on-"+node, node))
 	}
 	without := nodeWithout(t, ns+"_main")
 	var pods []*corev1.Pod
 	for _, node := range nodes[:3] {
 		if node != without {
-			pods = append(pods, listening(t, waitPod(t, ns, "on-"+node, "Running", isRunning)))
+			pods = append(pods, world.Running(t, ns, "on-"+node))
 		}
 	}
 	end := func(pod *corev1.Pod) netip.AddrPort {
-		return netip.AddrPortFrom(addressOn(t, pod, ns+"/main"), echoPort)
+		return netip.AddrPortFrom(addressOn(t, pod, ns+"/main"), world.EchoPort)
 	}
-	becomes(t, pods[0], true, end(pods[1]))
+	world.Reaches(t, pods[0], true, end(pods[1]))
 	waits("on-" + without)
 	patch := fmt.Sprintf(`{"spec":{"layer3":{"subnets":[%s]}}}`, strings.Join(subnets, ","))
 	if _, err := networks.Patch(t.Context(), "main", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	waitCondition(t, networks, "main", "NetworkAllocationSucceeded", "True")
-	late := listening(t, waitPod(t, ns, "on-"+without, "Running", isRunning))
+	late := world.Running(t, ns, "on-"+without)
 	for _, pod := range pods {
-		becomes(t, pod, true, end(late))
-		becomes(t, late, true, end(pod))
+		world.Reaches(t, pod, true, end(late))
+		world.Reaches(t, late, true, end(pod))
 	}
 }

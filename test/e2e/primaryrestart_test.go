@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // kept is the pod with its readiness probe as a liveness probe, too: kubelet starts its container again when that fails.
@@ -33,10 +35,12 @@ func restarted(t *testing.T, tenants []tenant) {
 	const longest = 5 * time.Second
 	first := tenants[0]
 	for _, pod := range []*corev1.Pod{
-		kept(probed(first.ns, "ready", nodes[1], "serve", echoPort)), kept(probed(first.ns, "http", nodes[1], "serve-http", echoPort)),
-		probed(first.ns, "deaf", nodes[1], "serve", echoPort+1), kept(probed(first.ns, "dying", nodes[1], "serve-http", echoPort+1)),
+		kept(probed(first.ns, "ready", nodes[1], "serve", world.EchoPort)), kept(probed(first.ns, "http", nodes[1],
+			"serve-http", world.EchoPort)),
+		probed(first.ns, "deaf", nodes[1], "serve",
+			world.EchoPort+1), kept(probed(first.ns, "dying", nodes[1], "serve-http", world.EchoPort+1)),
 	} {
-		create(t, pod)
+		world.Create(t, pod)
 	}
 	ready, http := becomesReady(t, first.ns, "ready"), becomesReady(t, first.ns, "http")
 	balanced := first.balanced(t, 2)
@@ -45,9 +49,9 @@ func restarted(t *testing.T, tenants []tenant) {
 	for i, x := range tenants {
 		own := x.own(t, 0)[0]
 		for name, target := range map[string]netip.AddrPort{
-			"a pod":            netip.AddrPortFrom(own, echoPort),
-			"a service":        netip.AddrPortFrom(ofFamily(clusterAddresses(x.web), own), servicePort),
-			"an external host": netip.AddrPortFrom(ofFamily(machineAddresses(t, outside), own), outsidePort),
+			"a pod":            netip.AddrPortFrom(own, world.EchoPort),
+			"a service":        netip.AddrPortFrom(world.OfFamily(world.ClusterAddresses(x.web), own), world.ServicePort),
+			"an external host": netip.AddrPortFrom(world.OfFamily(world.NodeAddresses(t, outside), own), world.OutsidePort),
 		} {
 			flows[fmt.Sprintf("%s on network %d", name, i)] = startFlow(t, x.ns, x.pods[1].Name, "tcp", target)
 		}
@@ -56,25 +60,26 @@ func restarted(t *testing.T, tenants []tenant) {
 	for _, component := range []string{"controller", "kubelet@" + nodes[1], "agent@" + nodes[1], "agent@" + nodes[2], "ovn-controller@" + nodes[1], "northd", "nb", "sb"} {
 		restart(t, component)
 		for name, flow := range flows {
-			if !flow.answered(soon) {
+			if !flow.answered(world.Soon) {
 				t.Errorf("%s does not answer after the end of %s", name, component)
 			}
 		}
 	}
 	for _, x := range tenants {
 		x.served(t, x.pods[0])
-		x.served(t, server(t, x.ns, "late", nodes[1]))
+		x.served(t, world.Run(t, world.Pod(x.ns, "late", nodes[1], world.Behind("web")))[0])
 	}
-	create(t, probed(first.ns, "new", nodes[1], "serve", echoPort))
+	world.Create(t, probed(first.ns, "new", nodes[1], "serve", world.EchoPort))
 	becomesReady(t, first.ns, "new")
 	staysReady(t, ready, "deaf")
 	staysReady(t, http, "deaf")
 	for _, pod := range []string{ready.Name, http.Name} {
-		if n := restarts(waitPod(t, first.ns, pod, "running", isRunning)); n > 0 {
+		if n := restarts(world.WaitPod(t, first.ns, pod, "running", world.IsRunning)); n > 0 {
 			t.Errorf("the container of pod %s, whose probes pass, has started again %d times", pod, n)
 		}
 	}
-	waitPod(t, first.ns, "dying", "started again, because its probe fails", func(pod *corev1.Pod) bool { return restarts(pod) > 0 })
+	world.WaitPod(t, first.ns, "dying", "started again, because its probe fails",
+		func(pod *corev1.Pod) bool { return restarts(pod) > 0 })
 	balanced()
 	wantShortSilences(t, "components started again", flows, witness, longest)
 }

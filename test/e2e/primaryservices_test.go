@@ -20,7 +20,7 @@ import (
 // gone, and the pod's own address.
 func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 	world.Test(t, world.Primary)
-	own := machineAddresses(t, outside)
+	own := world.NodeAddresses(t, outside)
 	for i, topology := range []string{"Layer3", "Layer2"} {
 		t.Run(topology, func(t *testing.T) {
 			subnet := fmt.Sprintf("10.%d.0.0/16", 60+i)
@@ -29,11 +29,11 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 			}
 			spec := []string{"layer3: {role: Primary, subnets: [{cidr: " + subnet + "}]}", "layer2: {role: Primary, subnets: [" + subnet + "]}"}[i]
 			x := tenantWith(t, "{topology: "+topology+", "+spec+"}")
-			client := ofFamily(own, x.own(t, 0)[0])
+			client := world.OfFamily(own, x.own(t, 0)[0])
 			each := func(port func(j int) int32, check func(node, network, address string)) {
 				for _, node := range nodes[:3] {
 					for j, network := range []string{"tcp", "udp"} {
-						at := ofFamily(machineAddresses(t, node), client)
+						at := world.OfFamily(world.NodeAddresses(t, node), client)
 						check(node, network, netip.AddrPortFrom(at, uint16(port(j))).String())
 					}
 				}
@@ -41,31 +41,34 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 			x.balanced(t, i)()
 			nodePort := func(j int) int32 { return x.web.Spec.Ports[j].NodePort }
 			each(nodePort, func(_, network, address string) {
-				eventually(t, serviceWithin, network+" "+address+" answers the external host with SNAT", func() (bool, string) {
-					got, err := askFrom(outside, network, address)
-					return err == nil && got.seen != client.String(), fmt.Sprint(got, err)
-				})
+				world.Eventually(t, world.ServiceWithin, network+" "+address+" answers the external host with SNAT",
+					func() (bool, string) {
+						got, err := world.FromNode(outside).Ask(network, address)
+						return err == nil && got.Seen != client.String(), fmt.Sprint(got, err)
+					})
 			})
-			updateService(t, x.web, func(spec *corev1.ServiceSpec) {
+			world.UpdateService(t, x.web, func(spec *corev1.ServiceSpec) {
 				spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 			})
 			servers := map[string]string{nodes[1]: x.pods[0].Name, nodes[2]: x.pods[1].Name}
 			each(nodePort, func(node, network, address string) { x.keeps(t, client, network, address, servers[node]) })
 			const hostPort = 29996
-			hostPortPod(t, x.ns, "host-port", "serve",
-				corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolTCP}, corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolUDP})
+			world.Run(t, world.Pod(x.ns, "host-port", nodes[1], world.Named(), world.HostPorts(
+				corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolTCP}, corev1.ContainerPort{HostPort: hostPort,
+					Protocol: corev1.ProtocolUDP})))
 			here := map[string]string{nodes[1]: "host-port"}
 			each(func(int) int32 { return hostPort }, func(node, network, address string) {
 				x.keeps(t, client, network, address, here[node])
 				if here[node] != "" {
 					for _, pod := range x.pods { // of this node and of another one
-						answers(t, pod, network, address)
+						world.FromPod(pod).Answered(t, network, address)
 					}
 				}
 			})
-			routeOutside(t, strings.Trim(subnet, "'"), ofFamily(machineAddresses(t, nodes[1]), client))
-			failsBeside(t, "the external host reaches a pod without a service", nodeTries(outside, "probe", "dial", "tcp", x.echoes(t, 0)[0].String()), x.anyNodePort(t, nodes[1:2]))
-			deletePod(t, x.ns, "host-port")
+			world.RouteOutside(t, strings.Trim(subnet, "'"), world.OfFamily(world.NodeAddresses(t, nodes[1]), client))
+			world.FailsBeside(t, "the external host reaches a pod without a service",
+				world.FromNode(outside).Tries("probe", "dial", "tcp", x.echoes(t, 0)[0].String()), x.anyNodePort(t, nodes[1:2]))
+			world.DeletePod(t, x.ns, "host-port")
 			each(func(int) int32 { return hostPort }, func(_, network, address string) { x.keeps(t, client, network, address, "") })
 		})
 	}
@@ -74,29 +77,29 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 // keeps waits until a server answers the external host, whose address the server sees; "" means that no server answers.
 func (x tenant) keeps(t *testing.T, client netip.Addr, network, address, server string) {
 	t.Helper()
-	eventually(t, podWithin, fmt.Sprintf("%s %s: %q answers", network, address, server), func() (bool, string) {
-		got, err := askFrom(outside, network, address)
+	world.Eventually(t, world.PodWithin, fmt.Sprintf("%s %s: %q answers", network, address, server), func() (bool, string) {
+		got, err := world.FromNode(outside).Ask(network, address)
 		if server == "" {
 			return err != nil, fmt.Sprint(got)
 		}
-		return err == nil && got == answer{seen: client.String(), server: server}, fmt.Sprint(got, err)
+		return err == nil && got == world.Answer{Seen: client.String(), Server: server}, fmt.Sprint(got, err)
 	})
 }
 
 // anyNodePort asks for an answer of any node port of the service at some nodes.
-func (x tenant) anyNodePort(t *testing.T, some []string) attempt {
+func (x tenant) anyNodePort(t *testing.T, some []string) world.Attempt {
 	t.Helper()
 	ask := []string{"probe", "reach"}
 	for _, node := range some {
 		for _, own := range x.own(t, 0) {
-			at := ofFamily(machineAddresses(t, node), own)
+			at := world.OfFamily(world.NodeAddresses(t, node), own)
 			for j, network := range []string{"tcp", "udp"} {
 				ask = append(ask, network+":"+netip.AddrPortFrom(at, uint16(x.web.Spec.Ports[j].NodePort)).String())
 			}
 		}
 	}
 	return func() (string, error) {
-		out, err := onNode(outside, ask...)
+		out, err := world.OnNode(outside, ask...)
 		if err == nil && strings.TrimSpace(out) == "" {
 			err = errors.New("no answer")
 		}
@@ -109,17 +112,17 @@ func (x tenant) nodePorts(t *testing.T, some []string, others ...*corev1.Pod) {
 	t.Helper()
 	for _, node := range some {
 		for _, own := range x.own(t, 0) {
-			at := ofFamily(machineAddresses(t, node), own)
+			at := world.OfFamily(world.NodeAddresses(t, node), own)
 			for j, network := range []string{"tcp", "udp"} {
 				address := netip.AddrPortFrom(at, uint16(x.web.Spec.Ports[j].NodePort)).String()
-				eventually(t, serviceWithin, network+" "+address+" answers an external host", func() (bool, string) {
-					got, err := askFrom(outside, network, address)
+				world.Eventually(t, world.ServiceWithin, network+" "+address+" answers an external host", func() (bool, string) {
+					got, err := world.FromNode(outside).Ask(network, address)
 					return err == nil, fmt.Sprint(got, err)
 				})
-				answers(t, x.pods[0], network, address)
+				world.FromPod(x.pods[0]).Answered(t, network, address)
 				for _, other := range others {
 					if node != other.Spec.NodeName { // docs/limits.md
-						answers(t, other, network, address)
+						world.FromPod(other).Answered(t, network, address)
 					}
 				}
 			}
@@ -133,15 +136,16 @@ func (x tenant) asksNodePorts(t *testing.T, web *corev1.Service) {
 	t.Helper()
 	for _, node := range nodes[:3] {
 		for _, own := range x.own(t, 0) {
-			at := ofFamily(machineAddresses(t, node), own)
+			at := world.OfFamily(world.NodeAddresses(t, node), own)
 			for j, network := range []string{"tcp", "udp"} {
-				mustInPod(t, x.pods[0], "probe", "dial", network, netip.AddrPortFrom(at, uint16(web.Spec.Ports[j].NodePort)).String())
+				world.MustInPod(t, x.pods[0], "probe", "dial", network,
+					netip.AddrPortFrom(at, uint16(web.Spec.Ports[j].NodePort)).String())
 			}
 			dial := func(port uint16) []string {
 				return []string{"probe", "dial", "tcp", netip.AddrPortFrom(at, port).String()}
 			}
-			failsBeside(t, at.String()+" answers at a port without a service", podTries(x.pods[0], dial(29999)...),
-				podTries(x.pods[0], patiently(dial(uint16(web.Spec.Ports[0].NodePort)))...)) // the first packet may be lost
+			world.FailsBeside(t, at.String()+" answers at a port without a service", world.FromPod(x.pods[0]).Tries(dial(29999)...),
+				world.FromPod(x.pods[0]).Tries(world.Patiently(dial(uint16(web.Spec.Ports[0].NodePort)))...)) // the first packet may be lost
 		}
 	}
 }
@@ -150,31 +154,35 @@ func (x tenant) asksNodePorts(t *testing.T, web *corev1.Service) {
 // host and pods have answers there, and none at the address beside. Networks that exist at once have different numbers.
 func (x tenant) balanced(t *testing.T, number int) (check func()) {
 	t.Helper()
-	client := ofFamily(machineAddresses(t, outside), x.own(t, 0)[0])
+	client := world.OfFamily(world.NodeAddresses(t, outside), x.own(t, 0)[0])
 	base, addr := "203.0.113.64/26", [3]string{}
 	for i := range addr {
 		if addr[i] = fmt.Sprintf("203.0.113.%d", 64+8*number+i); client.Is6() {
 			base, addr[i] = "2001:db8:114::/64", fmt.Sprintf("2001:db8:114::%d", 64+8*number+i)
 		}
 	}
-	web := service(t, x.ns, func(spec *corev1.ServiceSpec) {
+	web := world.Service(t, x.ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, addr[:1]
 	})
-	giveAddresses(t, web, addr[1])
-	routeOutside(t, base, ofFamily(machineAddresses(t, nodes[0]), client))
-	at := func(i int) string { return netip.AddrPortFrom(netip.MustParseAddr(addr[i]), servicePort).String() }
+	world.GiveAddresses(t, web, addr[1])
+	world.RouteOutside(t, base, world.OfFamily(world.NodeAddresses(t, nodes[0]), client))
+	at := func(i int) string {
+		return netip.AddrPortFrom(netip.MustParseAddr(addr[i]), world.ServicePort).String()
+	}
 	return func() {
 		t.Helper()
 		for i := range 2 {
 			for _, network := range []string{"tcp", "udp"} {
-				eventually(t, serviceWithin, network+" "+at(i)+" answers the external host", func() (bool, string) {
-					got, err := askFrom(outside, network, at(i))
-					return err == nil && (got.server == x.pods[0].Name || got.server == x.pods[1].Name), fmt.Sprint(got, err)
+				world.Eventually(t, world.ServiceWithin, network+" "+at(i)+" answers the external host", func() (bool, string) {
+					got, err := world.FromNode(outside).Ask(network, at(i))
+					return err == nil && (got.Server == x.pods[0].Name || got.Server == x.pods[1].Name), fmt.Sprint(got, err)
 				})
-				answers(t, x.pods[0], network, at(i))
+				world.FromPod(x.pods[0]).Answered(t, network, at(i))
 			}
 		}
-		dial := func(address string) attempt { return nodeTries(outside, "probe", "dial", "tcp", address) }
-		failsBeside(t, at(2)+", which no service has, answers", dial(at(2)), dial(at(0)))
+		dial := func(address string) world.Attempt {
+			return world.FromNode(outside).Tries("probe", "dial", "tcp", address)
+		}
+		world.FailsBeside(t, at(2)+", which no service has, answers", dial(at(2)), dial(at(0)))
 	}
 }

@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/ovsdbtest"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/testbed"
 )
 
@@ -71,7 +72,7 @@ func startPrometheus(t *testing.T) *scraper {
 			t.Logf("Prometheus says: %s", log.String())
 		}
 	})
-	eventually(t, time.Minute, "Prometheus answers", func() (bool, string) {
+	world.Eventually(t, time.Minute, "Prometheus answers", func() (bool, string) {
 		_, err := p.ask("/-/ready")
 		return err == nil, fmt.Sprint(err)
 	})
@@ -103,7 +104,7 @@ func scrapeConfig(t *testing.T, change func(job map[string]any)) []byte {
 // metricsToken is of an account that is bound to the chart's role for metrics.
 func metricsToken(t *testing.T) string {
 	t.Helper()
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	token := accountToken(t, ns, "prometheus")
 	binding := &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: ns},

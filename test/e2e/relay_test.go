@@ -43,17 +43,18 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	world.Test(t, world.Tools, world.Disruptive, world.Strict)
 	onlyInLab(t, "it needs the image of the lab")
 	installRelay(t)
-	ns, other := namespace(t), namespace(t)
-	client := running(t, ns, "web", nodes[1])
-	vault := running(t, other, "vault", nodes[1])
-	address := net.JoinHostPort(vault.Status.PodIP, fmt.Sprint(echoPort))
-	asks := func() { mustInPod(t, client, "probe", "await", address) }
+	ns, other := world.Namespace(t), world.Namespace(t)
+	client := world.Pod(ns, "web", nodes[1])
+	vault := world.Pod(other, "vault", nodes[1])
+	world.Run(t, client, vault)
+	address := net.JoinHostPort(vault.Status.PodIP, fmt.Sprint(world.EchoPort))
+	asks := func() { world.MustInPod(t, client, "probe", "await", address) }
 
 	admin := openPage(t, "")
 	var overview struct {
 		Grid web.Grid `json:"grid"`
 	}
-	eventually(t, relayWithin, "an administrator sees all nodes, and a pod", func() (bool, string) {
+	world.Eventually(t, relayWithin, "an administrator sees all nodes, and a pod", func() (bool, string) {
 		nodesCode, podCode := admin.view(t, "overview", nil, &overview), admin.view(t, "pod", podQuery(other, "vault"), nil)
 		unseen := slices.DeleteFunc(slices.Clone(nodes), func(node string) bool {
 			return slices.ContainsFunc(overview.Grid.Squares, func(s web.Square) bool { return s.Node == node })
@@ -61,7 +62,7 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 		return nodesCode == http.StatusOK && podCode == http.StatusOK && len(unseen) == 0, fmt.Sprintf("status %d without nodes %q, of a pod %d", nodesCode, unseen, podCode)
 	})
 
-	eventually(t, relayWithin, "an administrator sees the flow between the two pods", func() (bool, string) {
+	world.Eventually(t, relayWithin, "an administrator sees the flow between the two pods", func() (bool, string) {
 		asks()
 		code, text := admin.get(t, "/api/v1/views/flows?pod="+ns+"/web")
 		return code == http.StatusOK && strings.Contains(text, vault.Status.PodIP), fmt.Sprint(code, text)
@@ -78,7 +79,7 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 		t.Errorf("without a role: status %d, want %d", code, http.StatusNotFound)
 	}
 	refusedVerbs(t, noRole, ns)
-	eventually(t, relayWithin, "both replicas show the tenant his pod", func() (bool, string) {
+	world.Eventually(t, relayWithin, "both replicas show the tenant his pod", func() (bool, string) {
 		for i := range 12 {
 			if code := page.view(t, "pod", podQuery(ns, "web"), nil); code != http.StatusOK {
 				return false, fmt.Sprintf("request %d has status %d", i, code)
@@ -89,18 +90,19 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 	if code := page.view(t, "pod", podQuery(other, "vault"), nil); code != http.StatusNotFound {
 		t.Errorf("a pod of another namespace: status %d, want %d", code, http.StatusNotFound)
 	}
-	eventually(t, relayWithin, "the tenant sees the flow of his pod, once the relay asks the agent again", func() (bool, string) {
-		asks()
-		code, text := page.get(t, "/api/v1/views/flows?pod="+ns+"/web")
-		if strings.Contains(text, vault.Status.PodIP) || strings.Contains(text, other) {
-			t.Fatalf("flows of a tenant's pod: status %d: %s", code, text)
-		}
-		return code == http.StatusOK && strings.Contains(text, client.Status.PodIP), fmt.Sprintf("status %d: %s", code, text)
-	})
+	world.Eventually(t, relayWithin, "the tenant sees the flow of his pod, once the relay asks the agent again",
+		func() (bool, string) {
+			asks()
+			code, text := page.get(t, "/api/v1/views/flows?pod="+ns+"/web")
+			if strings.Contains(text, vault.Status.PodIP) || strings.Contains(text, other) {
+				t.Fatalf("flows of a tenant's pod: status %d: %s", code, text)
+			}
+			return code == http.StatusOK && strings.Contains(text, client.Status.PodIP), fmt.Sprintf("status %d: %s", code, text)
+		})
 	if code, _ := page.get(t, "/api/v1/views/flows?pod="+other+"/vault"); code != http.StatusForbidden {
 		t.Errorf("flows of a pod of another namespace: status %d, want %d", code, http.StatusForbidden)
 	}
-	eventually(t, relayWithin, "the tenant's map has the flow to an end that is withheld", func() (bool, string) {
+	world.Eventually(t, relayWithin, "the tenant's map has the flow to an end that is withheld", func() (bool, string) {
 		asks()
 		code, text := page.get(t, "/api/v1/views/map?namespaces="+ns)
 		return code == http.StatusOK && strings.Contains(text, `"pod/`+ns+`/web"`) && strings.Contains(text, "another namespace"), fmt.Sprint(code, text)
@@ -109,7 +111,7 @@ func TestRelay_ShowsATenantHisOwnPods(t *testing.T) {
 		t.Errorf("a map with another namespace: status %d, want %d", code, http.StatusForbidden)
 	}
 	for _, view := range []string{"overview", "health", "worst", "traffic", "map?namespaces=" + ns} {
-		eventually(t, relayWithin, "the tenant has the view "+view, func() (bool, string) {
+		world.Eventually(t, relayWithin, "the tenant has the view "+view, func() (bool, string) {
 			code, text := page.get(t, "/api/v1/views/"+view)
 			if strings.Contains(text, other) || strings.Contains(text, nodes[2]) {
 				t.Fatalf("%s of a tenant: status %d: %s", view, code, text)
@@ -153,7 +155,7 @@ func installRelay(t *testing.T) {
 		remove.Env, remove.Stdin = append(os.Environ(), "KUBECONFIG="+config), strings.NewReader(text)
 		remove.Run()
 	})
-	eventually(t, podWithin, "both replicas of the relay are ready", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "both replicas of the relay are ready", func() (bool, string) {
 		d, err := cluster.client.AppsV1().Deployments(system).Get(t.Context(), "ovn-offload-relay", metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()

@@ -21,6 +21,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -28,15 +29,15 @@ import (
 func policiesDecide(t *testing.T, client, vault *corev1.Pod) {
 	t.Helper()
 	ns, other := client.Namespace, vault.Namespace
-	label(t, vault, `{"app":"vault"}`)
-	createPolicy(t, other, "guards-vault", networkingv1.NetworkPolicySpec{
+	world.LabelPod(t, vault, `{"app":"vault"}`)
+	world.CreatePolicy(t, other, "guards-vault", networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "vault"}}, PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeIngress},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{NamespaceSelector: &metav1.LabelSelector{}}}}},
 	})
-	createPolicy(t, ns, "lets-out", networkingv1.NetworkPolicySpec{
+	world.CreatePolicy(t, ns, "lets-out", networkingv1.NetworkPolicySpec{
 		PolicyTypes: []networkingv1.PolicyType{networkingv1.PolicyTypeEgress}, Egress: []networkingv1.NetworkPolicyEgressRule{{}},
 	})
-	keepsSending(t, client, "true", echoTargets(t, vault)[0].String())
+	keepsSending(t, client, "true", world.Endpoints(vault)[0].String())
 }
 
 // namesAreMissing is of the full tier, because rights are remembered for a minute (TestRelay_WithoutNamesStillShowsFlows of pkg/relay
@@ -46,12 +47,12 @@ func namesAreMissing(t *testing.T, viewer, tenant opened, client, vault *corev1.
 	t.Helper()
 	flows := "/api/v1/views/flows?pod=" + client.Namespace + "/" + client.Name
 	restore := withoutNames(t)
-	eventually(t, relayWithin, "without the right names are missing, and flows are there", func() (bool, string) {
+	world.Eventually(t, relayWithin, "without the right names are missing, and flows are there", func() (bool, string) {
 		code, text := viewer.get(t, flows)
 		return code == http.StatusOK && strings.Contains(text, "names of flows: asking for names: 403") && strings.Contains(text, vault.Status.PodIP) &&
 			!strings.Contains(text, "NetworkPolicy/"), fmt.Sprint(code, text)
 	})
-	eventually(t, relayWithin, "a tenant does not learn where the controller is", func() (bool, string) {
+	world.Eventually(t, relayWithin, "a tenant does not learn where the controller is", func() (bool, string) {
 		code, text := tenant.get(t, flows)
 		return code == http.StatusOK && strings.Contains(text, "the leading controller does not answer") && !strings.Contains(text, ":9413"), fmt.Sprint(code, text)
 	})
@@ -64,12 +65,12 @@ func namesInRelay(t *testing.T, viewer, tenant opened, client, vault *corev1.Pod
 	t.Helper()
 	ns, other := client.Namespace, vault.Namespace
 	flows := "/api/v1/views/flows?pod=" + ns + "/" + client.Name
-	eventually(t, relayWithin, "a viewer of all sees the policies of both namespaces", func() (bool, string) {
+	world.Eventually(t, relayWithin, "a viewer of all sees the policies of both namespaces", func() (bool, string) {
 		code, text := viewer.get(t, flows)
 		return code == http.StatusOK && strings.Contains(text, "NetworkPolicy/"+ns+"/lets-out") && strings.Contains(text, "NetworkPolicy/"+other+"/guards-vault") &&
 			!strings.Contains(text, "names of flows"), fmt.Sprint(code, text)
 	})
-	eventually(t, relayWithin, "the tenant sees his policy, and that another one decides", func() (bool, string) {
+	world.Eventually(t, relayWithin, "the tenant sees his policy, and that another one decides", func() (bool, string) {
 		code, text := tenant.get(t, flows)
 		if strings.Contains(text, other) || strings.Contains(text, "guards-vault") {
 			t.Fatalf("the tenant sees a foreign name: %s", text)
@@ -110,7 +111,7 @@ func viewerConfig(t *testing.T, ns string) string {
 // controller remembers for a minute that one had no right.
 func mostAreNamed(t *testing.T, viewer opened) {
 	t.Helper()
-	eventually(t, relayWithin, "most flows of a node have names on the page", func() (bool, string) {
+	world.Eventually(t, relayWithin, "most flows of a node have names on the page", func() (bool, string) {
 		code, text := viewer.get(t, "/api/v1/views/flows?node="+nodes[1])
 		var view web.View
 		if err := json.Unmarshal([]byte(text), &view); err != nil || code != http.StatusOK || view.Flows == nil {
@@ -189,8 +190,8 @@ func namesAreForTheRelay(t *testing.T, ns string) {
 		if tc.token != "" {
 			args = append(args, "-H", "Authorization: Bearer "+tc.token)
 		}
-		eventually(t, relayWithin, fmt.Sprintf("%s asks for names: status %s", name, tc.want), func() (bool, string) {
-			out, err := onNode(nodes[2], args...)
+		world.Eventually(t, relayWithin, fmt.Sprintf("%s asks for names: status %s", name, tc.want), func() (bool, string) {
+			out, err := world.OnNode(nodes[2], args...)
 			if out == "200" && tc.want != "200" {
 				t.Fatalf("%s asks for names: status %s, want %s", name, out, tc.want)
 			}

@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	says "github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // refusedVerbs: without a role the verbs say which right is missing, and do not try pods/exec.
@@ -26,7 +27,7 @@ func refusedVerbs(t *testing.T, config, ns string) {
 		`cannot list resource "pods"`:                                                   {"trace", "pod/web", "pod/db", "--live", "-n", ns},
 		"in all namespaces: give one with -n":                                           {"top"},
 	} {
-		eventually(t, relayWithin, fmt.Sprintf("without a role, %q ends with %q", args, want), func() (bool, string) {
+		world.Eventually(t, relayWithin, fmt.Sprintf("without a role, %q ends with %q", args, want), func() (bool, string) {
 			out, code := offloadAs(t, config, args...)
 			if code == 0 || strings.Contains(out, "cannot create resource") {
 				t.Fatalf("without a role, %q: exit code %d, want %q: %s", args, code, want, out)
@@ -40,9 +41,9 @@ func refusedVerbs(t *testing.T, config, ns string) {
 func verbsOfTenant(t *testing.T, config string, client, vault *corev1.Pod) {
 	t.Helper()
 	ns, other := client.Namespace, vault.Namespace
-	db := running(t, ns, "db", nodes[2])
-	createPolicy(t, ns, "db-ingress", allowIngress("db", "web"))
-	port := fmt.Sprint(echoPort)
+	db := world.Run(t, world.Pod(ns, "db", nodes[2]))[0]
+	world.CreatePolicy(t, ns, "db-ingress", world.AllowPods("db", "web"))
+	port := fmt.Sprint(world.EchoPort)
 	keepsSending(t, client, "true", net.JoinHostPort(db.Status.PodIP, port), net.JoinHostPort(vault.Status.PodIP, port))
 	foreign := func(out string) bool {
 		return strings.Contains(out, other) || strings.Contains(out, "vault") || strings.Contains(out, vault.Status.PodIP)
@@ -57,7 +58,7 @@ func verbsOfTenant(t *testing.T, config string, client, vault *corev1.Pod) {
 		"top":     {[]string{"top", "-n", ns}, []string{ns + "/web"}},
 		"policy":  {[]string{"explain", "netpol/db-ingress", "-n", ns}, []string{"pod/" + ns + "/db"}},
 	} {
-		eventually(t, relayWithin, "a tenant reads "+name, func() (bool, string) {
+		world.Eventually(t, relayWithin, "a tenant reads "+name, func() (bool, string) {
 			out, code := offloadAs(t, config, verb.args...)
 			if foreign(out) {
 				t.Fatalf("%v of a tenant shows what is of another namespace: %s", verb.args, out)
@@ -74,7 +75,7 @@ func verbsOfTenant(t *testing.T, config string, client, vault *corev1.Pod) {
 		"you may not get nodeoffloads.ovn-offload.io":                   {"explain", "flow/1@" + nodes[1]},
 		"agent of node " + nodes[1]:                                     {"explain", "flow/1@" + nodes[1], "-n", ns, "--ask-driver"},
 	} {
-		eventually(t, relayWithin, fmt.Sprintf("%q of a tenant ends with %q", args, want), func() (bool, string) {
+		world.Eventually(t, relayWithin, fmt.Sprintf("%q of a tenant ends with %q", args, want), func() (bool, string) {
 			out, code := offloadAs(t, config, args...)
 			if code == 0 || strings.Contains(out, vault.Status.PodIP) {
 				t.Fatalf("%q of a tenant: exit code %d, want %q: %s", args, code, want, out)
@@ -94,16 +95,16 @@ func verbsOfAdmin(t *testing.T, client, vault *corev1.Pod) {
 	ns := client.Namespace
 	var list says.Streams
 	flows := []string{"flows", "--pod", "web", "-n", ns, "-o", "json"}
-	eventually(t, relayWithin, "an administrator reads flows with names of both namespaces", func() (bool, string) {
+	world.Eventually(t, relayWithin, "an administrator reads flows with names of both namespaces", func() (bool, string) {
 		out, code := kubectlOffload(t, flows...)
 		list = says.Streams{}
 		return code == 0 && json.Unmarshal([]byte(out), &list) == nil && strings.Contains(out, "pod/"+vault.Namespace+"/vault") && list.Named > 0, fmt.Sprintf("exit code %d: %s", code, out)
 	})
-	eventually(t, relayWithin, "explain by the relay", func() (bool, string) {
+	world.Eventually(t, relayWithin, "explain by the relay", func() (bool, string) {
 		out, code := kubectlOffload(t, "explain", "pod/web", "-n", ns)
 		return code <= int(says.Degraded) && strings.Contains(out, "pod/"+vault.Namespace+"/vault"), fmt.Sprintf("exit code %d: %s", code, out)
 	})
-	eventually(t, relayWithin, "an administrator reads the rules of a flow", func() (bool, string) {
+	world.Eventually(t, relayWithin, "an administrator reads the rules of a flow", func() (bool, string) {
 		out, _ := kubectlOffload(t, flows...)
 		if json.Unmarshal([]byte(out), &list) != nil || len(list.Streams) == 0 || len(list.Streams[0].Flows) == 0 {
 			return false, out
@@ -112,7 +113,7 @@ func verbsOfAdmin(t *testing.T, client, vault *corev1.Pod) {
 		out, code := kubectlOffload(t, "explain", "flow/"+id+"@"+node)
 		return code == 0 && strings.Contains(out, "matches  ") && (strings.Contains(out, "ls_in_") || strings.Contains(out, "port_binding")), fmt.Sprintf("exit code %d: %s", code, out)
 	})
-	eventually(t, relayWithin, "an administrator asks the driver about a flow, by pods/exec, and is refused because the node has no offload", func() (bool, string) {
+	world.Eventually(t, relayWithin, "an administrator asks the driver about a flow, by pods/exec, and is refused because the node has no offload", func() (bool, string) {
 		out, _ := kubectlOffload(t, flows...)
 		if json.Unmarshal([]byte(out), &list) != nil || len(list.Streams) == 0 || len(list.Streams[0].Flows) == 0 {
 			return false, out
@@ -129,11 +130,11 @@ func verbsOfAdmin(t *testing.T, client, vault *corev1.Pod) {
 	if _, err := relays.UpdateScale(t.Context(), "ovn-offload-relay", &autoscalingv1.Scale{ObjectMeta: metav1.ObjectMeta{Name: "ovn-offload-relay", Namespace: system}}, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, relayWithin, "a relay that does not answer is named", func() (bool, string) {
+	world.Eventually(t, relayWithin, "a relay that does not answer is named", func() (bool, string) {
 		out, code := kubectlOffload(t, flows...)
 		return code == int(says.Uncertain) && strings.Contains(out, "the relay of this cluster does not answer") && strings.Contains(out, "--direct"), fmt.Sprintf("exit code %d: %s", code, out)
 	})
-	eventually(t, flowsWithin, "without the relay the agents are asked", func() (bool, string) {
+	world.Eventually(t, flowsWithin, "without the relay the agents are asked", func() (bool, string) {
 		out, code := kubectlOffload(t, append(flows, "--direct")...)
 		return code == 0 && strings.Contains(out, "pod/"+vault.Namespace+"/vault"), fmt.Sprintf("exit code %d: %s", code, out)
 	})

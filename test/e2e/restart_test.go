@@ -28,10 +28,10 @@ import (
 // stop with ovs-vswitchd and have to come back.
 func TestRestart_KilledComponentKeepsTraffic(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive)
-	ns := namespace(t)
-	pods := allRunning(t, podObject(ns, "from", nodes[1]), podObject(ns, "to", nodes[2]))
+	ns := world.Namespace(t)
+	pods := world.Run(t, world.Pod(ns, "from", nodes[1]), world.Pod(ns, "to", nodes[2]))
 	from, to := pods[0], pods[1]
-	target := podPort(t, to)
+	target := world.Endpoints(to)[0]
 	gaps := map[string]time.Duration{
 		"controller":                 5 * time.Second,
 		"northd":                     5 * time.Second,
@@ -51,10 +51,10 @@ func TestRestart_KilledComponentKeepsTraffic(t *testing.T) {
 				flows[network] = startFlow(t, ns, from.Name, network, target)
 			}
 			restart(t, component)
-			probe := running(t, ns, "after-"+fmt.Sprint(time.Now().Unix()), nodes[1])
-			mustInPod(t, to, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, probe)[0], echoPort).String())
+			probe := world.Run(t, world.Pod(ns, "after-"+fmt.Sprint(time.Now().Unix()), nodes[1]))[0]
+			world.MustInPod(t, to, "probe", "dial", "tcp", netip.AddrPortFrom(world.Addresses(probe)[0], world.EchoPort).String())
 			for _, flow := range flows {
-				flow.wantAnswer(t, max(longest, podWithin))
+				flow.wantAnswer(t, max(longest, world.PodWithin))
 			}
 			wantShortSilences(t, component+" was down", flows, witness, longest)
 		})
@@ -127,7 +127,7 @@ func startFlowOnNode(t *testing.T, pod *corev1.Pod, network string, target netip
 	in, out := io.Pipe()
 	f := &flow{done: make(chan struct{}), seen: make(chan time.Time, 1)}
 	f.cancel = sync.OnceFunc(func() {
-		if out, err := onNode(pod.Spec.NodeName, "sh", "-c", `kill $(cat "$1"); rm "$1"`, "sh", record); err != nil {
+		if out, err := world.OnNode(pod.Spec.NodeName, "sh", "-c", `kill $(cat "$1"); rm "$1"`, "sh", record); err != nil {
 			t.Errorf("ending the flow over %s: %v: %s", network, err, out)
 		}
 	})
@@ -205,7 +205,7 @@ func (f *flow) answered(within time.Duration) bool {
 func wantEnds(t *testing.T, witness *flow, streams ...*flow) {
 	t.Helper()
 	silent := 0
-	eventually(t, podWithin, "the streams end", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, "the streams end", func() (bool, string) {
 		var going atomic.Int32
 		var looks sync.WaitGroup
 		for _, stream := range streams {

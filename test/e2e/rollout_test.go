@@ -24,11 +24,11 @@ import (
 // would come back.
 func TestRestart_OVSAndAgentTogether(t *testing.T) {
 	world.Test(t, world.Node, world.Core, world.Disruptive)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	node := nodes[1]
-	pods := allRunning(t, podObject(ns, "from", node), podObject(ns, "to", nodes[2]))
-	from, target := pods[0], podPort(t, pods[1]).String()
-	mustInPod(t, from, "probe", "dial", "tcp", target)
+	pods := world.Run(t, world.Pod(ns, "from", node), world.Pod(ns, "to", nodes[2]))
+	from, target := pods[0], world.Endpoints(pods[1])[0].String()
+	world.MustInPod(t, from, "probe", "dial", "tcp", target)
 	former := map[types.UID]bool{}
 	for _, pod := range nodePods(t, node) {
 		former[pod.UID] = true
@@ -39,17 +39,17 @@ func TestRestart_OVSAndAgentTogether(t *testing.T) {
 	if len(former) != 2 {
 		t.Fatalf("%d pods of OVS and the agent", len(former))
 	}
-	eventually(t, 2*time.Minute, node+" has both again", func() (bool, string) {
+	world.Eventually(t, 2*time.Minute, node+" has both again", func() (bool, string) {
 		pods := nodePods(t, node)
 		pods = slices.DeleteFunc(pods, func(pod corev1.Pod) bool { return former[pod.UID] || !isReady(pod) })
 		return len(pods) == 2, fmt.Sprint(len(pods))
 	})
-	eventually(t, podWithin, "the node's pods talk again", func() (bool, string) {
-		out, err := inPod(ns, from.Name, "probe", "dial", "tcp", target)
+	world.Eventually(t, world.PodWithin, "the node's pods talk again", func() (bool, string) {
+		out, err := world.InPod(ns, from.Name, "probe", "dial", "tcp", target)
 		return err == nil, out
 	})
-	probe := running(t, ns, "after", node)
-	mustInPod(t, probe, "probe", "dial", "tcp", target)
+	probe := world.Run(t, world.Pod(ns, "after", node))[0]
+	world.MustInPod(t, probe, "probe", "dial", "tcp", target)
 }
 
 // TestNode_StaysReadyWithoutItsAgentForAWhile: the kubelet asks for STATUS every 5 s and reports every 10 s, so the test lasts
@@ -69,13 +69,13 @@ func TestNode_StaysReadyWithoutItsAgentForAWhile(t *testing.T) {
 	}
 	becomes := func(want bool) {
 		t.Helper()
-		eventually(t, podWithin, fmt.Sprintf("ready: %t", want), func() (bool, string) {
+		world.Eventually(t, world.PodWithin, fmt.Sprintf("ready: %t", want), func() (bool, string) {
 			_, is, text := ready()
 			return is == want, text
 		})
 	}
 	becomes(true)
-	mustOnNode(t, node, "mv", socket, aside)
+	world.MustOnNode(t, node, "mv", socket, aside)
 	// Only the kubelet says False: when it is late on a busy machine the status is Unknown.
 	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Second) {
 		if status, _, text := ready(); status == corev1.ConditionFalse {
@@ -83,9 +83,9 @@ func TestNode_StaysReadyWithoutItsAgentForAWhile(t *testing.T) {
 			break
 		}
 	}
-	mustOnNode(t, node, "rm", socket+".ready")
+	world.MustOnNode(t, node, "rm", socket+".ready")
 	becomes(false)
-	mustOnNode(t, node, "mv", aside, socket)
+	world.MustOnNode(t, node, "mv", aside, socket)
 	becomes(true)
 }
 
@@ -104,10 +104,11 @@ func nodePods(t *testing.T, node string) []corev1.Pod {
 // TestRole_NodeIsCleanedBeforeOVSEnds: a running node becomes the host of a DPU, and an ordinary node again.
 func TestRole_NodeIsCleanedBeforeOVSEnds(t *testing.T) {
 	world.Test(t, world.Node, world.Disruptive)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	changeRole(t, nodes[1], 2*time.Minute)
-	probe, to := running(t, ns, "after", nodes[1]), running(t, ns, "to", nodes[2])
-	mustInPod(t, probe, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, to)[0], echoPort).String())
+	probe, to := world.Pod(ns, "after", nodes[1]), world.Pod(ns, "to", nodes[2])
+	world.Run(t, probe, to)
+	world.MustInPod(t, probe, "probe", "dial", "tcp", netip.AddrPortFrom(world.Addresses(to)[0], world.EchoPort).String())
 }
 
 // changeRole labels a running node as the host of a DPU. The node keeps its address all the time, and nothing of the
@@ -125,14 +126,15 @@ func changeRole(t *testing.T, node string, within time.Duration) {
 	if err != nil || object.Labels[contract.SetUpLabel] != "full" {
 		t.Fatalf("%s: labels %v, %v", node, object.Labels, err)
 	}
-	if out := mustOnNode(t, node, "sh", "-c", leftovers); !strings.Contains(out, "ovn-k8s-mp0") { // the probe sees the network where it is
+	if out := world.MustOnNode(t, node, "sh", "-c", leftovers); !strings.Contains(out,
+		"ovn-k8s-mp0") { // the probe sees the network where it is
 		t.Fatalf("%s has no network to remove: %s", node, out)
 	}
 	lost := pinged(t, object.Status.Addresses[0].Address)
 	begin := time.Now()
 	label(t.Context(), `"yes"`)
 	t.Cleanup(func() { label(context.Background(), "null") })
-	eventually(t, within, node+" is cleaned", func() (bool, string) {
+	world.Eventually(t, within, node+" is cleaned", func() (bool, string) {
 		var names []string
 		for _, pod := range nodePods(t, node) {
 			names = append(names, pod.Name)
@@ -140,14 +142,14 @@ func changeRole(t *testing.T, node string, within time.Duration) {
 		return len(names) == 0, strings.Join(names, " ")
 	})
 	t.Logf("%s was cleaned after %s", node, time.Since(begin).Round(time.Second))
-	if out := mustOnNode(t, node, "sh", "-c", leftovers); out != "" {
+	if out := world.MustOnNode(t, node, "sh", "-c", leftovers); out != "" {
 		t.Errorf("left on %s:\n%s", node, out)
 	}
 	if object, err = cluster.client.CoreV1().Nodes().Get(t.Context(), node, metav1.GetOptions{}); err != nil || object.Labels[contract.SetUpLabel] != "" {
 		t.Errorf("%s: labels %v, %v", node, object.Labels, err)
 	}
 	label(t.Context(), "null")
-	eventually(t, within, node+" has its network again", func() (bool, string) {
+	world.Eventually(t, within, node+" has its network again", func() (bool, string) {
 		pods := slices.DeleteFunc(nodePods(t, node), func(pod corev1.Pod) bool { return !isReady(pod) })
 		return len(pods) == 2, fmt.Sprint(len(pods))
 	})

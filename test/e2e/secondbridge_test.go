@@ -31,12 +31,12 @@ func secondNetwork(t *testing.T, node string) {
 ip netns add second; ip link add eth1 type veth peer name eth0 netns second
 ip addr add %[1]s/24 dev eth1; ip addr add %[2]s/64 dev eth1 nodad; ip link set eth1 up
 ip -n second addr add %[3]s/24 dev eth0; ip -n second addr add %[4]s/64 dev eth0 nodad; ip -n second link set eth0 up; ip -n second link set lo up
-ip netns exec second probe serve %[5]d </dev/null >/dev/null 2>&1 & echo $!`, secondOwn[0], secondOwn[1], secondHost[0], secondHost[1], outsidePort)
-	pid := strings.TrimSpace(mustOnNode(t, node, "sh", "-c", script))
-	t.Cleanup(func() { onNode(node, "sh", "-c", "kill "+pid+"; ip netns del second; ip link del eth1") })
+ip netns exec second probe serve %[5]d </dev/null >/dev/null 2>&1 & echo $!`, secondOwn[0], secondOwn[1], secondHost[0], secondHost[1], world.OutsidePort)
+	pid := strings.TrimSpace(world.MustOnNode(t, node, "sh", "-c", script))
+	t.Cleanup(func() { world.OnNode(node, "sh", "-c", "kill "+pid+"; ip netns del second; ip link del eth1") })
 	for _, target := range secondHost {
-		eventually(t, soon, "the server in the second network answers", func() (bool, string) {
-			out, err := onNode(node, "probe", "dial", "tcp", netip.AddrPortFrom(target, outsidePort).String())
+		world.Eventually(t, world.Soon, "the server in the second network answers", func() (bool, string) {
+			out, err := world.OnNode(node, "probe", "dial", "tcp", netip.AddrPortFrom(target, world.OutsidePort).String())
 			return err == nil, out
 		})
 	}
@@ -54,7 +54,8 @@ func setSecondInterface(t *testing.T, node, name string) {
 
 // seenAs is the address under which a pod is seen by the server at target.
 func seenAs(pod *corev1.Pod, network string, target netip.Addr) (netip.Addr, error) {
-	out, err := inPod(pod.Namespace, pod.Name, "probe", "dial", network, netip.AddrPortFrom(target, outsidePort).String(), "1000", patience)
+	out, err := world.InPod(pod.Namespace, pod.Name, "probe", "dial", network,
+		netip.AddrPortFrom(target, world.OutsidePort).String(), "1000", world.Patience)
 	if err != nil {
 		return netip.Addr{}, fmt.Errorf("%w: %s", err, out)
 	}
@@ -68,13 +69,13 @@ func seenAs(pod *corev1.Pod, network string, target netip.Addr) (netip.Addr, err
 // gateway bridge are not disturbed.
 func TestSecondBridge_PodsReachItsNetwork(t *testing.T) {
 	world.Test(t, world.Node, world.Disruptive)
-	ns, node := namespace(t), nodes[1]
-	pod := running(t, ns, "pod", node)
-	serveOutside(t)
+	ns, node := world.Namespace(t), nodes[1]
+	pod := world.Run(t, world.Pod(ns, "pod", node))[0]
+	world.ServeOutside(t)
 	secondNetwork(t, node)
 	var targets []netip.Addr
 	for _, target := range secondHost {
-		if ofFamily(addresses(t, pod), target).IsValid() {
+		if world.OfFamily(world.Addresses(pod), target).IsValid() {
 			targets = append(targets, target)
 		}
 	}
@@ -92,7 +93,7 @@ func TestSecondBridge_PodsReachItsNetwork(t *testing.T) {
 	reached := func() (bool, string) {
 		for _, target := range targets {
 			for _, network := range []string{"tcp", "udp"} {
-				if seen, err := seenAs(pod, network, target); err != nil || seen != ofFamily(secondOwn, target) {
+				if seen, err := seenAs(pod, network, target); err != nil || seen != world.OfFamily(secondOwn, target) {
 					return false, fmt.Sprintf("%s to %s from %s, %v", network, target, seen, err)
 				}
 			}
@@ -102,32 +103,32 @@ func TestSecondBridge_PodsReachItsNetwork(t *testing.T) {
 
 	t.Cleanup(func() {
 		setSecondInterface(t, node, "")
-		eventually(t, soon, "the NIC has its addresses back", func() (bool, string) {
-			out := mustOnNode(t, node, "ip", "-o", "addr", "show", "scope", "global")
+		world.Eventually(t, world.Soon, "the NIC has its addresses back", func() (bool, string) {
+			out := world.MustOnNode(t, node, "ip", "-o", "addr", "show", "scope", "global")
 			return strings.Contains(out, "eth1") && !strings.Contains(out, "breth1") && strings.Contains(out, secondOwn[1].String()), out
 		})
-		eventually(t, soon, "pods do not reach the second network any more", unreached)
+		world.Eventually(t, world.Soon, "pods do not reach the second network any more", unreached)
 		wantHostInSecondNetwork(t, node)
 	})
 	setSecondInterface(t, node, "eth1")
-	eventually(t, podWithin, "pods reach the second network", reached)
+	world.Eventually(t, world.PodWithin, "pods reach the second network", reached)
 	for _, target := range targets {
-		if out := mustInPod(t, pod, "ping", "-c1", "-w5", target.String()); !strings.Contains(out, "ttl=62") { // two routers
+		if out := world.MustInPod(t, pod, "ping", "-c1", "-w5", target.String()); !strings.Contains(out, "ttl=62") { // two routers
 			t.Errorf("ping to %s: want ttl=62 in %s", target, out)
 		}
-		mustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(target, outsidePort).String(), "300000")
+		world.MustInPod(t, pod, "probe", "dial", "tcp", netip.AddrPortFrom(target, world.OutsidePort).String(), "300000")
 	}
-	own, outer := machineAddresses(t, node), machineAddresses(t, outside)
+	own, outer := world.NodeAddresses(t, node), world.NodeAddresses(t, outside)
 	if seen, err := seenAs(pod, "tcp", outer[0]); err != nil || seen != own[0] {
 		t.Errorf("by the gateway bridge the pod is seen as %s, %v; want %s", seen, err, own[0])
 	}
 	wantHostInSecondNetwork(t, node)
 	wantGuarded(t, node, pod)
 
-	mustOnNode(t, node, "ovs-ofctl", "-O", "OpenFlow14", "del-flows", "breth1")
-	eventually(t, soon, "deleted flows are back", reached)
+	world.MustOnNode(t, node, "ovs-ofctl", "-O", "OpenFlow14", "del-flows", "breth1")
+	world.Eventually(t, world.Soon, "deleted flows are back", reached)
 	restart(t, "ovs-vswitchd@"+node)
-	eventually(t, podWithin, "pods reach the second network after the switch died", reached)
+	world.Eventually(t, world.PodWithin, "pods reach the second network after the switch died", reached)
 	wantHostInSecondNetwork(t, node)
 }
 
@@ -135,7 +136,7 @@ func TestSecondBridge_PodsReachItsNetwork(t *testing.T) {
 func wantHostInSecondNetwork(t *testing.T, node string) {
 	t.Helper()
 	for _, target := range secondHost {
-		mustOnNode(t, node, "probe", "dial", "tcp", netip.AddrPortFrom(target, outsidePort).String(), "300000")
+		world.MustOnNode(t, node, "probe", "dial", "tcp", netip.AddrPortFrom(target, world.OutsidePort).String(), "300000")
 	}
 }
 
@@ -143,18 +144,21 @@ func wantHostInSecondNetwork(t *testing.T, node string) {
 // the node's address there.
 func wantGuarded(t *testing.T, node string, pod *corev1.Pod) {
 	t.Helper()
-	hostPodAt(t, podObject(pod.Namespace, "host", node), outsidePort)
-	for _, addr := range addresses(t, pod) {
-		hop := ofFamily(secondOwn, addr)
-		eventually(t, soon, "the second network reaches the node at "+hop.String(), func() (bool, string) {
-			out, err := onNode(node, "ip", "netns", "exec", "second", "probe", "dial", "tcp", netip.AddrPortFrom(hop, outsidePort).String())
-			return err == nil && strings.Contains(out, ofFamily(secondHost, hop).String()), out
+	world.Run(t, world.Pod(pod.Namespace, "host", node, world.OnHostAt(world.OutsidePort)))
+	for _, addr := range world.Addresses(pod) {
+		hop := world.OfFamily(secondOwn, addr)
+		world.Eventually(t, world.Soon, "the second network reaches the node at "+hop.String(), func() (bool, string) {
+			out, err := world.OnNode(node, "ip", "netns", "exec", "second", "probe", "dial", "tcp",
+				netip.AddrPortFrom(hop, world.OutsidePort).String())
+			return err == nil && strings.Contains(out, world.OfFamily(secondHost, hop).String()), out
 		})
-		mustOnNode(t, node, "ip", "-n", "second", "route", "add", netip.PrefixFrom(addr, addr.BitLen()).String(), "via", hop.String())
-		ping := func(to netip.Addr) attempt {
-			return nodeTries(node, append([]string{"ip", "netns", "exec", "second"}, pings([]string{to.String()})...)...)
+		world.MustOnNode(t, node, "ip", "-n", "second", "route", "add", netip.PrefixFrom(addr, addr.BitLen()).String(),
+			"via", hop.String())
+		ping := func(to netip.Addr) world.Attempt {
+			return world.FromNode(node).Tries(append([]string{"ip", "netns", "exec", "second"},
+				world.Pings([]string{to.String()})...)...)
 		}
-		failsBeside(t, "the second network reaches a pod", ping(addr), ping(hop))
+		world.FailsBeside(t, "the second network reaches a pod", ping(addr), ping(hop))
 		if seen, err := seenAs(pod, "tcp", hop); err != nil || seen != addr {
 			t.Errorf("the node's %s sees the pod as %s, %v; want %s", hop, seen, err, addr)
 		}

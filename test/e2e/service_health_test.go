@@ -17,19 +17,19 @@ import (
 // family. A node that loses its last endpoint reports this. With policy Cluster the port does not answer.
 func TestService_HealthCheckNodePortCountsEndpoints(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	serversOn(t, ns, nodes[:2]...)
-	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeLoadBalancer, corev1.ServiceExternalTrafficPolicyLocal
 	})
 	port := uint16(web.Spec.HealthCheckNodePort)
 	everywhere := func(want map[string]string) {
 		t.Helper()
 		for _, node := range nodes {
-			for _, addr := range machineAddresses(t, node) {
+			for _, addr := range world.NodeAddresses(t, node) {
 				url := "http://" + netip.AddrPortFrom(addr, port).String()
-				eventually(t, serviceWithin, fmt.Sprintf("%s on %s says %q", url, node, want[node]), func() (bool, string) {
-					out, _ := onNode(outside, "curl", "-si", "-m", "2", url)
+				world.Eventually(t, world.ServiceWithin, fmt.Sprintf("%s on %s says %q", url, node, want[node]), func() (bool, string) {
+					out, _ := world.OnNode(outside, "curl", "-si", "-m", "2", url)
 					if want[node] == "" {
 						return !strings.Contains(out, "HTTP"), out
 					}
@@ -41,10 +41,10 @@ func TestService_HealthCheckNodePortCountsEndpoints(t *testing.T) {
 		}
 	}
 	everywhere(map[string]string{nodes[0]: "200 1", nodes[1]: "200 1", nodes[2]: "503 0"})
-	deletePod(t, ns, "server-0")
-	server(t, ns, "server-3", nodes[1])
+	world.DeletePod(t, ns, "server-0")
+	world.Run(t, world.Pod(ns, "server-3", nodes[1], world.Behind("web")))
 	everywhere(map[string]string{nodes[0]: "503 0", nodes[1]: "200 2", nodes[2]: "503 0"})
-	updateService(t, web, func(spec *corev1.ServiceSpec) {
+	world.UpdateService(t, web, func(spec *corev1.ServiceSpec) {
 		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 	})
 	everywhere(nil)

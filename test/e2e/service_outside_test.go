@@ -12,21 +12,17 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
-func askFrom(machine, network, address string) (answer, error) {
-	return readAnswer(onNode(machine, "probe", "dial", network, address))
-}
-
 // TestService_ExternalTrafficPolicyChoosesEndpoints: from outside, every node answers at the node port with
 // policy Cluster; with Local those alone that have an endpoint, by their own one,
 // which sees the outside's address.
 func TestService_ExternalTrafficPolicyChoosesEndpoints(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	serversOn(t, ns, nodes[:2]...)
-	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
 	each := func(check func(i int, network, address string, like netip.Addr)) {
 		for i, node := range nodes {
-			for _, addr := range machineAddresses(t, node) {
+			for _, addr := range world.NodeAddresses(t, node) {
 				for j, network := range []string{"tcp", "udp"} {
 					check(i, network, netip.AddrPortFrom(addr, uint16(web.Spec.Ports[j].NodePort)).String(), addr)
 				}
@@ -34,24 +30,25 @@ func TestService_ExternalTrafficPolicyChoosesEndpoints(t *testing.T) {
 		}
 	}
 	each(func(_ int, network, address string, _ netip.Addr) {
-		eventually(t, serviceWithin, network+" "+address+" answers the outside", func() (bool, string) {
-			got, err := askFrom(outside, network, address)
+		world.Eventually(t, world.ServiceWithin, network+" "+address+" answers the outside", func() (bool, string) {
+			got, err := world.FromNode(outside).Ask(network, address)
 			return err == nil, fmt.Sprint(got, err)
 		})
 	})
-	web = updateService(t, web, func(spec *corev1.ServiceSpec) {
+	web = world.UpdateService(t, web, func(spec *corev1.ServiceSpec) {
 		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	})
-	own := machineAddresses(t, outside)
+	own := world.NodeAddresses(t, outside)
 	each(func(i int, network, address string, like netip.Addr) {
-		want := answer{seen: ofFamily(own, like).String(), server: fmt.Sprintf("server-%d", i)}
-		eventually(t, serviceWithin, fmt.Sprintf("%s %s: the node's own endpoint, if any", network, address), func() (bool, string) {
-			got, err := askFrom(outside, network, address)
-			if i == 2 {
-				return err != nil, fmt.Sprint(got)
-			}
-			return err == nil && got == want, fmt.Sprint(got, err)
-		})
+		want := world.Answer{Seen: world.OfFamily(own, like).String(), Server: fmt.Sprintf("server-%d", i)}
+		world.Eventually(t, world.ServiceWithin, fmt.Sprintf("%s %s: the node's own endpoint, if any", network, address),
+			func() (bool, string) {
+				got, err := world.FromNode(outside).Ask(network, address)
+				if i == 2 {
+					return err != nil, fmt.Sprint(got)
+				}
+				return err == nil && got == want, fmt.Sprint(got, err)
+			})
 	})
 }
 
@@ -59,60 +56,52 @@ func TestService_ExternalTrafficPolicyChoosesEndpoints(t *testing.T) {
 // is seen as itself by way of its own node only; a port beside it answers on none.
 func TestNodePort_AnswersPodsOfEachNode(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := namespace(t)
-	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
-	objects := []*corev1.Pod{serverObject(ns, "server", nodes[2])}
+	ns := world.Namespace(t)
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	objects := []*corev1.Pod{world.Pod(ns, "server", nodes[2], world.Behind("web"))}
 	for _, node := range nodes {
-		objects = append(objects, podObject(ns, "from-"+node, node))
+		objects = append(objects, world.Pod(ns, "from-"+node, node))
 	}
-	for _, from := range allRunning(t, objects...)[1:] {
+	for _, from := range world.Run(t, objects...)[1:] {
 		node := from.Spec.NodeName
 		for _, target := range nodes {
-			for _, addr := range machineAddresses(t, target) {
+			for _, addr := range world.NodeAddresses(t, target) {
 				port := uint16(web.Spec.Ports[0].NodePort)
-				got := answers(t, from, "tcp", netip.AddrPortFrom(addr, port).String())
-				if seen := netip.MustParseAddr(got.seen); hasAddress(t, from, seen) != (target == node) {
+				got := world.FromPod(from).Answered(t, "tcp", netip.AddrPortFrom(addr, port).String())
+				if seen := netip.MustParseAddr(got.Seen); world.HasAddress(from, seen) != (target == node) {
 					t.Errorf("a pod of %s that asked %s was seen as %s", node, target, seen)
 				}
-				dial := func(port uint16) attempt {
-					return podTries(from, "probe", "dial", "tcp", netip.AddrPortFrom(addr, port).String())
+				dial := func(port uint16) world.Attempt {
+					return world.FromPod(from).Tries("probe", "dial", "tcp", netip.AddrPortFrom(addr, port).String())
 				}
-				failsBeside(t, addr.String()+" answers at a port without a service", dial(29999), dial(port))
+				world.FailsBeside(t, addr.String()+" answers at a port without a service", dial(29999), dial(port))
 			}
 		}
 	}
-}
-
-// routeOutside gives the external host a route to a network by an address, until the test ends. The external host ignores ICMP
-// redirects: a node sends them for the address of a service whose flows it does not have yet (docs/limits.md).
-func routeOutside(t *testing.T, to string, via netip.Addr) {
-	t.Helper()
-	mustOnNode(t, outside, "sysctl", "-qw", "net.ipv4.conf.all.accept_redirects=0", "net.ipv4.conf.eth0.accept_redirects=0",
-		"net.ipv6.conf.all.accept_redirects=0", "net.ipv6.conf.eth0.accept_redirects=0")
-	mustOnNode(t, outside, "ip", "route", "replace", to, "via", via.String())
-	t.Cleanup(func() { onNode(outside, "ip", "route", "del", to) })
 }
 
 // TestService_ExternalAddressesAnswer: an external address and one that a load balancer gave
 // answer the outside through any node, and pods; an address beside them does not.
 func TestService_ExternalAddressesAnswer(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := namespace(t)
-	from := allRunning(t, serverObject(ns, "server", nodes[2]), podObject(ns, "from", nodes[1]))[1]
-	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+	ns := world.Namespace(t)
+	from := world.Run(t, world.Pod(ns, "server", nodes[2], world.Behind("web")), world.Pod(ns, "from", nodes[1]))[1]
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalIPs = corev1.ServiceTypeLoadBalancer, []string{"203.0.113.7"}
 	})
-	giveAddresses(t, web, "203.0.113.8")
-	routeOutside(t, "203.0.113.0/28", nodeAddress(t, nodes[0]))
+	world.GiveAddresses(t, web, "203.0.113.8")
+	world.RouteOutside(t, "203.0.113.0/28", world.InternalIP(t, nodes[0]))
 	for _, address := range []string{"203.0.113.7:80", "203.0.113.8:80"} {
-		answers(t, from, "tcp", address)
-		eventually(t, serviceWithin, address+" answers the outside", func() (bool, string) {
-			got, err := askFrom(outside, "tcp", address)
+		world.FromPod(from).Answered(t, "tcp", address)
+		world.Eventually(t, world.ServiceWithin, address+" answers the outside", func() (bool, string) {
+			got, err := world.FromNode(outside).Ask("tcp", address)
 			return err == nil, fmt.Sprint(got, err)
 		})
 	}
-	dial := func(address string) attempt { return nodeTries(outside, "probe", "dial", "tcp", address) }
-	failsBeside(t, "an address that no service has answers", dial("203.0.113.9:80"), dial("203.0.113.8:80"))
+	dial := func(address string) world.Attempt {
+		return world.FromNode(outside).Tries("probe", "dial", "tcp", address)
+	}
+	world.FailsBeside(t, "an address that no service has answers", dial("203.0.113.9:80"), dial("203.0.113.8:80"))
 }
 
 // TestHostPort_AnswersOutsideAndNodes: a pod's port on its node answers the outside, the node
@@ -121,30 +110,30 @@ func TestService_ExternalAddressesAnswer(t *testing.T) {
 func TestHostPort_AnswersOutsideAndNodes(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
 	const hostPort = 29998
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	hostPortPod(t, ns, "server", "serve",
 		corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolTCP}, corev1.ContainerPort{HostPort: hostPort, Protocol: corev1.ProtocolUDP})
-	from := running(t, ns, "from", nodes[2])
-	own := machineAddresses(t, outside)
-	for _, addr := range machineAddresses(t, nodes[1]) {
+	from := world.Run(t, world.Pod(ns, "from", nodes[2]))[0]
+	own := world.NodeAddresses(t, outside)
+	for _, addr := range world.NodeAddresses(t, nodes[1]) {
 		address := netip.AddrPortFrom(addr, hostPort).String()
 		for _, network := range []string{"tcp", "udp"} {
-			eventually(t, serviceWithin, network+" "+address+" answers the outside", func() (bool, string) {
-				got, err := askFrom(outside, network, address)
-				return err == nil && got.seen == ofFamily(own, addr).String(), fmt.Sprint(got, err)
+			world.Eventually(t, world.ServiceWithin, network+" "+address+" answers the outside", func() (bool, string) {
+				got, err := world.FromNode(outside).Ask(network, address)
+				return err == nil && got.Seen == world.OfFamily(own, addr).String(), fmt.Sprint(got, err)
 			})
-			answers(t, from, network, address)
+			world.FromPod(from).Answered(t, network, address)
 		}
-		eventually(t, serviceWithin, address+" answers its own node", func() (bool, string) {
-			got, err := askFrom(nodes[1], "tcp", address)
+		world.Eventually(t, world.ServiceWithin, address+" answers its own node", func() (bool, string) {
+			got, err := world.FromNode(nodes[1]).Ask("tcp", address)
 			return err == nil, fmt.Sprint(got, err)
 		})
 	}
-	deletePod(t, ns, "server")
-	address := netip.AddrPortFrom(nodeAddress(t, nodes[1]), hostPort).String()
-	eventually(t, podWithin, "the host port is closed", func() (bool, string) {
-		got, err := askFrom(outside, "tcp", address)
-		return err != nil, got.server
+	world.DeletePod(t, ns, "server")
+	address := netip.AddrPortFrom(world.InternalIP(t, nodes[1]), hostPort).String()
+	world.Eventually(t, world.PodWithin, "the host port is closed", func() (bool, string) {
+		got, err := world.FromNode(outside).Ask("tcp", address)
+		return err != nil, got.Server
 	})
 }
 
@@ -153,49 +142,50 @@ func TestHostPort_AnswersOutsideAndNodes(t *testing.T) {
 // they are named; node ports, other addresses and pods know no such limit.
 func TestService_LoadBalancerSourceRangesLimitClients(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := namespace(t)
-	from := allRunning(t, serverObject(ns, "server", nodes[2]), podObject(ns, "from", nodes[1]))[1]
-	own := machineAddresses(t, outside)
+	ns := world.Namespace(t)
+	from := world.Run(t, world.Pod(ns, "server", nodes[2], world.Behind("web")), world.Pod(ns, "from", nodes[1]))[1]
+	own := world.NodeAddresses(t, outside)
 	var asker []string
 	for _, addr := range own {
 		asker = append(asker, netip.PrefixFrom(addr, addr.BitLen()).String())
 	}
-	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalIPs, spec.LoadBalancerSourceRanges = corev1.ServiceTypeLoadBalancer, []string{"203.0.113.17"}, asker
 	})
 	given := []string{"203.0.113.18"}
 	if len(own) > 1 {
 		given = append(given, "2001:db8:113::18")
 	}
-	giveAddresses(t, web, given...)
-	for _, addr := range machineAddresses(t, nodes[0]) {
-		routeOutside(t, map[bool]string{true: "203.0.113.16/28", false: "2001:db8:113::/64"}[addr.Is4()], addr)
+	world.GiveAddresses(t, web, given...)
+	for _, addr := range world.NodeAddresses(t, nodes[0]) {
+		world.RouteOutside(t, map[bool]string{true: "203.0.113.16/28", false: "2001:db8:113::/64"}[addr.Is4()], addr)
 	}
 	asked := func(address string, answered bool) {
 		t.Helper()
 		for _, network := range []string{"tcp", "udp"} {
-			eventually(t, serviceWithin, fmt.Sprintf("%s %s answers the outside: %t", network, address, answered), func() (bool, string) {
-				got, err := askFrom(outside, network, address)
-				return (err == nil) == answered, fmt.Sprint(got, err)
-			})
+			world.Eventually(t, world.ServiceWithin, fmt.Sprintf("%s %s answers the outside: %t", network, address, answered),
+				func() (bool, string) {
+					got, err := world.FromNode(outside).Ask(network, address)
+					return (err == nil) == answered, fmt.Sprint(got, err)
+				})
 		}
 	}
 	everywhere := func(answered bool) {
 		t.Helper()
 		for _, ip := range given {
-			address := netip.AddrPortFrom(netip.MustParseAddr(ip), servicePort).String()
+			address := netip.AddrPortFrom(netip.MustParseAddr(ip), world.ServicePort).String()
 			asked(address, answered)
-			answers(t, from, "tcp", address)
+			world.FromPod(from).Answered(t, "tcp", address)
 		}
 		asked("203.0.113.17:80", true)
 	}
 	everywhere(true)
 	limit := func(ranges ...string) {
-		updateService(t, web, func(spec *corev1.ServiceSpec) { spec.LoadBalancerSourceRanges = ranges })
+		world.UpdateService(t, web, func(spec *corev1.ServiceSpec) { spec.LoadBalancerSourceRanges = ranges })
 	}
 	limit("198.51.100.0/24", "2001:db8:9::/64")
 	everywhere(false)
-	nodePort := netip.AddrPortFrom(nodeAddress(t, nodes[0]), uint16(web.Spec.Ports[0].NodePort)).String()
+	nodePort := netip.AddrPortFrom(world.InternalIP(t, nodes[0]), uint16(web.Spec.Ports[0].NodePort)).String()
 	asked(nodePort, true)
 	limit()
 	everywhere(true)

@@ -15,10 +15,10 @@ import (
 )
 
 // askBound asks a node port from a process of a node that has bound the node's own address of the family.
-func askBound(t *testing.T, node, network string, at netip.AddrPort) (answer, error) {
+func askBound(t *testing.T, node, network string, at netip.AddrPort) (world.Answer, error) {
 	t.Helper()
-	own := ofFamily(machineAddresses(t, node), at.Addr())
-	return readAnswer(onNode(node, "probe", "from", netip.AddrPortFrom(own, 0).String(), network, at.String()))
+	own := world.OfFamily(world.NodeAddresses(t, node), at.Addr())
+	return world.ReadAnswer(world.OnNode(node, "probe", "from", netip.AddrPortFrom(own, 0).String(), network, at.String()))
 }
 
 // TestNodePortOfOwnNode_LocalWithoutEndpoint: a process that asks at a node port of its
@@ -28,61 +28,64 @@ func askBound(t *testing.T, node, network string, at netip.AddrPort) (answer, er
 // without an endpoint.
 func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := namespace(t)
-	server(t, ns, "server", nodes[1])
-	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+	ns := world.Namespace(t)
+	world.Run(t, world.Pod(ns, "server", nodes[1], world.Behind("web")))
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
 	})
 	each := func(check func(network string, like netip.Addr, at func(node string) netip.AddrPort)) {
 		t.Helper()
-		for _, like := range machineAddresses(t, nodes[2]) {
+		for _, like := range world.NodeAddresses(t, nodes[2]) {
 			for i, network := range []string{"tcp", "udp"} {
 				check(network, like, func(node string) netip.AddrPort {
-					return netip.AddrPortFrom(ofFamily(machineAddresses(t, node), like), uint16(web.Spec.Ports[i].NodePort))
+					return netip.AddrPortFrom(world.OfFamily(world.NodeAddresses(t, node), like), uint16(web.Spec.Ports[i].NodePort))
 				})
 			}
 		}
 	}
 	sees := func(node, network string, at netip.AddrPort, seen netip.Addr) {
 		t.Helper()
-		want := answer{seen: seen.String(), server: "server"}
-		eventually(t, serviceWithin, fmt.Sprintf("%s of %s at %s is seen as %s", network, node, at, seen), func() (bool, string) {
-			got, err := askFrom(node, network, at.String())
-			bound, errBound := askBound(t, node, network, at)
-			return got == want && bound == want, fmt.Sprint(got, err, bound, errBound)
-		})
+		want := world.Answer{Seen: seen.String(), Server: "server"}
+		world.Eventually(t, world.ServiceWithin, fmt.Sprintf("%s of %s at %s is seen as %s", network, node, at, seen),
+			func() (bool, string) {
+				got, err := world.FromNode(node).Ask(network, at.String())
+				bound, errBound := askBound(t, node, network, at)
+				return got == want && bound == want, fmt.Sprint(got, err, bound, errBound)
+			})
 	}
 	silent := func(from, network string, at, witness netip.AddrPort) {
 		t.Helper()
-		dial := func(at netip.AddrPort) attempt { return nodeTries(from, "probe", "dial", network, at.String()) }
-		failsBeside(t, fmt.Sprintf("%s of %s at %s has an answer", network, from, at), dial(at), dial(witness))
+		dial := func(at netip.AddrPort) world.Attempt {
+			return world.FromNode(from).Tries("probe", "dial", network, at.String())
+		}
+		world.FailsBeside(t, fmt.Sprintf("%s of %s at %s has an answer", network, from, at), dial(at), dial(witness))
 	}
 	each(func(network string, own netip.Addr, at func(string) netip.AddrPort) {
 		sees(nodes[2], network, at(nodes[2]), own)
 		sees(nodes[2], network, at(nodes[1]), own)
-		sees(nodes[1], network, at(nodes[1]), ofFamily(gatewayAddresses(t, nodes[1]), own))
+		sees(nodes[1], network, at(nodes[1]), world.OfFamily(gatewayAddresses(t, nodes[1]), own))
 		silent(nodes[2], network, at(nodes[0]), at(nodes[1]))
 		silent(outside, network, at(nodes[2]), at(nodes[1]))
 	})
-	web = updateService(t, web, func(spec *corev1.ServiceSpec) {
+	web = world.UpdateService(t, web, func(spec *corev1.ServiceSpec) {
 		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
 	})
 	each(func(network string, own netip.Addr, at func(string) netip.AddrPort) {
-		sees(nodes[2], network, at(nodes[2]), ofFamily(gatewayAddresses(t, nodes[2]), own))
+		sees(nodes[2], network, at(nodes[2]), world.OfFamily(gatewayAddresses(t, nodes[2]), own))
 	})
-	web = updateService(t, web, func(spec *corev1.ServiceSpec) {
+	web = world.UpdateService(t, web, func(spec *corev1.ServiceSpec) {
 		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	})
 	each(func(network string, own netip.Addr, at func(string) netip.AddrPort) {
 		sees(nodes[2], network, at(nodes[2]), own)
 	})
-	deletePod(t, ns, "server")
+	world.DeletePod(t, ns, "server")
 	each(func(network string, _ netip.Addr, at func(string) netip.AddrPort) {
 		if network == "udp" { // the bridge does not change the packet within an ICMP error
 			return
 		}
-		eventually(t, serviceWithin, network+" without any endpoint is refused", func() (bool, string) {
-			got, err := askFrom(nodes[2], network, at(nodes[2]).String())
+		world.Eventually(t, world.ServiceWithin, network+" without any endpoint is refused", func() (bool, string) {
+			got, err := world.FromNode(nodes[2]).Ask(network, at(nodes[2]).String())
 			return err != nil && strings.Contains(err.Error(), "refused"), fmt.Sprint(got, err)
 		})
 	})
@@ -92,35 +95,35 @@ func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
 // at once whether its node has an endpoint or another one, and when that changes.
 func TestNodePortOfOwnNode_EndpointComesAndGoes(t *testing.T) {
 	world.Test(t, world.Services)
-	ns := namespace(t)
-	server(t, ns, "far", nodes[1])
-	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+	ns := world.Namespace(t)
+	world.Run(t, world.Pod(ns, "far", nodes[1], world.Behind("web")))
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
 	})
 	finds := func(servers ...string) {
 		t.Helper()
-		for _, addr := range machineAddresses(t, nodes[2]) {
+		for _, addr := range world.NodeAddresses(t, nodes[2]) {
 			for i, network := range []string{"tcp", "udp"} {
 				at := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[i].NodePort)).String()
 				found := map[string]bool{}
-				eventually(t, serviceWithin, fmt.Sprintf("%s %s finds %v", network, at, servers), func() (bool, string) {
-					got, err := askFrom(nodes[2], network, at)
-					if err != nil || !slices.Contains(servers, got.server) {
+				world.Eventually(t, world.ServiceWithin, fmt.Sprintf("%s %s finds %v", network, at, servers), func() (bool, string) {
+					got, err := world.FromNode(nodes[2]).Ask(network, at)
+					if err != nil || !slices.Contains(servers, got.Server) {
 						clear(found)
 						return false, fmt.Sprint(got, err)
 					}
-					found[got.server] = true
+					found[got.Server] = true
 					return len(found) == len(servers), fmt.Sprint(found)
 				})
 			}
 		}
 	}
 	finds("far")
-	server(t, ns, "near", nodes[2])
+	world.Run(t, world.Pod(ns, "near", nodes[2], world.Behind("web")))
 	finds("far", "near")
-	deletePod(t, ns, "far")
+	world.DeletePod(t, ns, "far")
 	finds("near")
-	server(t, ns, "other", nodes[0])
-	deletePod(t, ns, "near")
+	world.Run(t, world.Pod(ns, "other", nodes[0], world.Behind("web")))
+	world.DeletePod(t, ns, "near")
 	finds("other")
 }

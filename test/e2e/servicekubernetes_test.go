@@ -25,34 +25,37 @@ import (
 // gone. While the node has none it is not, although another node has one, whose own stream goes on.
 func TestServiceLocal_StreamFindsTheServerThatReplacesItsOwn(t *testing.T) {
 	world.Test(t, world.Services)
-	ns := namespace(t)
+	ns := world.Namespace(t)
 	local := corev1.ServiceInternalTrafficPolicyLocal
-	web := service(t, ns, func(spec *corev1.ServiceSpec) {
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.InternalTrafficPolicy = corev1.ServiceTypeNodePort, &local
 		spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal
 	})
-	pods := allRunning(t, serverObject(ns, "first", nodes[1]), serverObject(ns, "elsewhere", nodes[2]), podObject(ns, "near", nodes[1]))
-	near, host, far := pods[2], hostPod(t, ns, "host", nodes[1]), hostPod(t, ns, "far", nodes[0])
-	streams, witness := map[string]*flow{}, startFlow(t, ns, near.Name, "udp", podPort(t, pods[1]))
-	for _, addr := range clusterAddresses(web) {
+	pods := world.Run(t, world.Pod(ns, "first", nodes[1], world.Behind("web")),
+		world.Pod(ns, "elsewhere", nodes[2], world.Behind("web")), world.Pod(ns, "near", nodes[1]))
+	near, host, far := pods[2], world.Run(t, world.Pod(ns, "host", nodes[1], world.OnHost()))[0], world.Run(t,
+		world.Pod(ns, "far", nodes[0], world.OnHost()))[0]
+	streams, witness := map[string]*flow{}, startFlow(t, ns, near.Name, "udp", world.Endpoints(pods[1])[0])
+	for _, addr := range world.ClusterAddresses(web) {
 		for _, from := range []*corev1.Pod{near, host} {
-			streams[fmt.Sprint(from.Name, " to ", addr)] = beginFlow(t, ns, from.Name, "udp", netip.AddrPortFrom(addr, servicePort))
+			streams[fmt.Sprint(from.Name, " to ", addr)] = beginFlow(t, ns, from.Name, "udp",
+				netip.AddrPortFrom(addr, world.ServicePort))
 		}
 	}
-	for _, addr := range machineAddresses(t, nodes[1]) {
+	for _, addr := range world.NodeAddresses(t, nodes[1]) {
 		streams[fmt.Sprint("far to ", addr)] = beginFlow(t, ns, far.Name, "udp", netip.AddrPortFrom(addr, uint16(web.Spec.Ports[1].NodePort)))
 	}
 	for name, stream := range streams {
 		t.Log(name)
-		stream.wantAnswer(t, serviceWithin)
+		stream.wantAnswer(t, world.ServiceWithin)
 	}
 	for _, next := range []string{"second", "third"} {
-		deletePod(t, ns, map[string]string{"second": "first", "third": "second"}[next])
+		world.DeletePod(t, ns, map[string]string{"second": "first", "third": "second"}[next])
 		wantEnds(t, witness, slices.Collect(maps.Values(streams))...)
-		server(t, ns, next, nodes[1])
+		world.Run(t, world.Pod(ns, next, nodes[1], world.Behind("web")))
 		for name, stream := range streams {
 			t.Log(name)
-			stream.wantAnswer(t, serviceWithin)
+			stream.wantAnswer(t, world.ServiceWithin)
 		}
 	}
 }
@@ -61,18 +64,18 @@ func TestServiceLocal_StreamFindsTheServerThatReplacesItsOwn(t *testing.T) {
 // the label, and again without the label.
 func TestEndpointSlice_LabelHeadlessIsForDNSOnly(t *testing.T) {
 	world.Test(t, world.Services)
-	ns := namespace(t)
-	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Selector = nil })
-	pod := server(t, ns, "server", nodes[2])
-	clients := []client{podClient(t, running(t, ns, "from", nodes[1])), machineClient(t, nodes[1])}
+	ns := world.Namespace(t)
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) { spec.Selector = nil })
+	pod := world.Run(t, world.Pod(ns, "server", nodes[2], world.Behind("web")))[0]
+	clients := []world.Client{world.FromPod(world.Run(t, world.Pod(ns, "from", nodes[1]))[0]), world.FromNode(nodes[1])}
 	var made []*discoveryv1.EndpointSlice
-	for _, addr := range addresses(t, pod) {
+	for _, addr := range world.Addresses(pod) {
 		made = append(made, createSlice(t, ns, web, addr))
 	}
 	check := func(servers ...string) {
 		t.Helper()
 		for _, c := range clients {
-			c.finds(t, spotsAt(clusterAddresses(web), servicePort, servers, nil))
+			c.Finds(t, world.SpotsAt(world.ClusterAddresses(web), world.ServicePort, servers, nil))
 		}
 	}
 	labels := func(text string) {
@@ -101,7 +104,7 @@ func createSlice(t *testing.T, ns string, web *corev1.Service, at netip.Addr) *d
 		ObjectMeta:  metav1.ObjectMeta{GenerateName: "own-", Labels: map[string]string{discoveryv1.LabelServiceName: web.Name, discoveryv1.LabelManagedBy: "e2e"}},
 		AddressType: family, Endpoints: []discoveryv1.Endpoint{{Addresses: []string{at.String()}}},
 	}
-	number := int32(echoPort)
+	number := int32(world.EchoPort)
 	for _, port := range web.Spec.Ports {
 		slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &port.Name, Protocol: &port.Protocol, Port: &number})
 	}
@@ -118,8 +121,8 @@ func createSlice(t *testing.T, ns string, web *corev1.Service, at netip.Addr) *d
 func TestHostPort_LoopbackAddress(t *testing.T) {
 	world.Test(t, world.Services)
 	const port = 31987
-	ns := namespace(t)
-	own := ofFamily(machineAddresses(t, nodes[1]), netip.IPv4Unspecified())
+	ns := world.Namespace(t)
+	own := world.OfFamily(world.NodeAddresses(t, nodes[1]), netip.IPv4Unspecified())
 	loopback := netip.MustParseAddr("127.0.0.1")
 	both := func(hostIP netip.Addr) []corev1.ContainerPort {
 		return []corev1.ContainerPort{
@@ -128,22 +131,23 @@ func TestHostPort_LoopbackAddress(t *testing.T) {
 	}
 	hostPortPod(t, ns, "inside", "serve", both(loopback)...)
 	hostPortPod(t, ns, "outside", "serve", both(own)...)
-	itself, other := machineClient(t, nodes[1]), machineClient(t, nodes[0])
-	pod := podClient(t, running(t, ns, "from", nodes[1]))
-	at := func(addr netip.Addr, servers ...string) []spot {
-		return spotsAt([]netip.Addr{addr}, port, servers, nil)
+	itself, other := world.FromNode(nodes[1]), world.FromNode(nodes[0])
+	pod := world.FromPod(world.Run(t, world.Pod(ns, "from", nodes[1]))[0])
+	at := func(addr netip.Addr, servers ...string) []world.Spot {
+		return world.SpotsAt([]netip.Addr{addr}, port, servers, nil)
 	}
-	itself.finds(t, append(at(loopback, "inside"), at(own, "outside")...))
-	for _, c := range []client{other, pod} {
-		c.finds(t, append(at(loopback), at(own, "outside")...))
+	itself.Finds(t, append(at(loopback, "inside"), at(own, "outside")...))
+	for _, c := range []world.Client{other, pod} {
+		c.Finds(t, append(at(loopback), at(own, "outside")...))
 	}
 	// As Kubernetes' test asks: by 127.0.0.1, from the node's own address.
 	for _, network := range []string{"tcp", "udp"} {
-		got, err := readAnswer(itself.run("probe", "from", netip.AddrPortFrom(own, 0).String(), network, netip.AddrPortFrom(loopback, port).String()))
-		if err != nil || got.server != "inside" {
+		got, err := world.ReadAnswer(itself.Run("probe", "from", netip.AddrPortFrom(own, 0).String(), network,
+			netip.AddrPortFrom(loopback, port).String()))
+		if err != nil || got.Server != "inside" {
 			t.Errorf("%s from %s: %v, %v", network, own, got, err)
 		}
 	}
-	deletePod(t, ns, "inside")
-	itself.finds(t, append(at(loopback), at(own, "outside")...))
+	world.DeletePod(t, ns, "inside")
+	itself.Finds(t, append(at(loopback), at(own, "outside")...))
 }

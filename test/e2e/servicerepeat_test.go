@@ -21,55 +21,56 @@ import (
 func TestService_PacketsBeforeAnswerAreAnswered(t *testing.T) {
 	world.Test(t, world.Services, world.Disruptive)
 	const packets = 10
-	ns := namespace(t)
-	pod := podObject(ns, "late", nodes[2], "probe", "late", fmt.Sprint(echoPort))
+	ns := world.Namespace(t)
+	pod := world.Pod(ns, "late", nodes[2], world.Command("probe", "late", fmt.Sprint(world.EchoPort)))
 	pod.Labels = map[string]string{"app": "web"}
-	streaming(t, pod)
-	web := service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
-	local := service(t, ns, func(spec *corev1.ServiceSpec) {
+	world.Run(t, pod)
+	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) { spec.Type = corev1.ServiceTypeNodePort })
+	local := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
 	})
 	var asks []func() string
-	ask := func(c client, addrs []netip.Addr, port int32) {
+	ask := func(c world.Client, addrs []netip.Addr, port int32) {
 		for _, addr := range addrs {
 			target := netip.AddrPortFrom(addr, uint16(port)).String()
 			asks = append(asks, func() string {
-				out, err := c.run("probe", "burst", fmt.Sprint(packets), target)
+				out, err := c.Run("probe", "burst", fmt.Sprint(packets), target)
 				if err != nil {
 					out = err.Error()
 				}
-				return strings.TrimSpace(out) + " of " + c.name + " at " + target
+				return strings.TrimSpace(out) + " of " + c.Name + " at " + target
 			})
 		}
 	}
-	ask(machineClient(t, outside), machineAddresses(t, nodes[1]), web.Spec.Ports[1].NodePort)
-	ask(machineClient(t, nodes[1]), clusterAddresses(web), servicePort)
-	ask(machineClient(t, nodes[1]), machineAddresses(t, nodes[1]), local.Spec.Ports[1].NodePort)
+	ask(world.FromNode(outside), world.NodeAddresses(t, nodes[1]), web.Spec.Ports[1].NodePort)
+	ask(world.FromNode(nodes[1]), world.ClusterAddresses(web), world.ServicePort)
+	ask(world.FromNode(nodes[1]), world.NodeAddresses(t, nodes[1]), local.Spec.Ports[1].NodePort)
 	// All ask at once: the controller is not to stand still for longer than its lease lasts.
 	everywhere := func(want int) {
 		t.Helper()
 		right := make([]bool, len(asks))
-		eventually(t, podWithin, fmt.Sprintf("%d packets of %d are answered everywhere", want, packets), func() (bool, string) {
-			seen := make([]string, len(asks))
-			var all sync.WaitGroup
-			for i, ask := range asks {
-				if !right[i] {
-					all.Go(func() {
-						seen[i] = ask()
-						right[i] = strings.HasPrefix(seen[i], fmt.Sprint(want, " of "))
-					})
+		world.Eventually(t, world.PodWithin, fmt.Sprintf("%d packets of %d are answered everywhere", want, packets),
+			func() (bool, string) {
+				seen := make([]string, len(asks))
+				var all sync.WaitGroup
+				for i, ask := range asks {
+					if !right[i] {
+						all.Go(func() {
+							seen[i] = ask()
+							right[i] = strings.HasPrefix(seen[i], fmt.Sprint(want, " of "))
+						})
+					}
 				}
-			}
-			all.Wait()
-			return !slices.Contains(right, false), strings.Join(seen, "; ")
-		})
+				all.Wait()
+				return !slices.Contains(right, false), strings.Join(seen, "; ")
+			})
 	}
 	everywhere(packets)
-	signal := func(name string) { mustOnNode(t, nodes[0], "pkill", "-"+name, "-f", "[l]ease-namespace") }
+	signal := func(name string) { world.MustOnNode(t, nodes[0], "pkill", "-"+name, "-f", "[l]ease-namespace") }
 	signal("STOP")
 	t.Cleanup(func() { signal("CONT") })
 	nbctl(t, "lr-policy-del", "GR_"+nodes[1])
-	for _, addr := range clusterAddresses(web) {
+	for _, addr := range world.ClusterAddresses(web) {
 		client := map[bool]string{true: "169.254.0.9", false: "fd69::9"}[addr.Is4()]
 		nbctl(t, "--wait=hv", "lr-nat-del", "GR_"+nodes[1], "snat", client)
 	}

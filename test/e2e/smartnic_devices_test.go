@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // policy makes an OffloadPolicy for one of the node's NICs, or changes it.
@@ -36,8 +37,8 @@ func (s *smart) wantPolicy(t *testing.T, name, nic string, state v1alpha1.Policy
 }
 
 func (s *smart) tooMany(t *testing.T) {
-	create(t, s.vfPod("many", "3")) // two are left
-	waitPodWithin(t, smartWithin, s.ns+"/many", "Pending for want of VFs", func(pod *corev1.Pod) bool {
+	world.Create(t, s.vfPod("many", "3")) // two are left
+	world.WaitPodWithin(t, smartWithin, s.ns+"/many", "Pending for want of VFs", func(pod *corev1.Pod) bool {
 		return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 			return c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, "Insufficient "+vfResource)
 		})
@@ -94,7 +95,8 @@ func (s *smart) detached(t *testing.T) {
 	s.deleted(t, "d", "e")
 	restart(t, "kubelet@"+smartNode)
 	s.wantFree(t, 4)
-	netdevs := mustOnNode(t, smartNode, "sh", "-c", "for vf in /sys/bus/pci/devices/"+ownNIC+"/virtfn*; do ls $vf/net; done")
+	netdevs := world.MustOnNode(t, smartNode, "sh", "-c",
+		"for vf in /sys/bus/pci/devices/"+ownNIC+"/virtfn*; do ls $vf/net; done")
 	if n := len(strings.Fields(netdevs)); n != 4 {
 		t.Errorf("detached VFs: %s", netdevs)
 	}
@@ -123,7 +125,8 @@ func (s *smart) bare(t *testing.T) {
 		d := n.Devices[1]
 		return d.Name == bareNIC && d.Mode == "switchdev" && d.VFs.Free == 2 && d.HWTCOffload == "on"
 	})
-	if out := mustOnNode(t, smartNode, "devlink", "dev", "eswitch", "show", "pci/"+bareNIC); !strings.Contains(out, "switchdev") {
+	if out := world.MustOnNode(t, smartNode, "devlink", "dev", "eswitch", "show", "pci/"+bareNIC); !strings.Contains(out,
+		"switchdev") {
 		t.Error(out)
 	}
 	s.wantDevices(t, 6, 4) // its cable is not plugged in
@@ -136,7 +139,8 @@ func (s *smart) bare(t *testing.T) {
 		return isBare(n) && len(n.Policies) == 0 && n.Offload == v1alpha1.OffloadOff
 	})
 	s.wantDevices(t, 4, 4)
-	if out := mustOnNode(t, smartNode, "ovs-vsctl", "--if-exists", "get", "Open_vSwitch", ".", "other_config:hw-offload"); strings.Contains(out, "true") {
+	if out := world.MustOnNode(t, smartNode, "ovs-vsctl", "--if-exists", "get", "Open_vSwitch", ".",
+		"other_config:hw-offload"); strings.Contains(out, "true") {
 		t.Errorf("hw-offload of OVS is %s", out)
 	}
 }

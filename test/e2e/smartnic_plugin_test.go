@@ -13,6 +13,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	ways "github.com/ovn-offload/ovn-offload/pkg/streams"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // pluginSaysSoftware: with offload off, each verb of kubectl offload says so of the stream between two pods on VFs.
@@ -64,7 +65,7 @@ func (s *smart) verbs(t *testing.T, at offload.Placement) {
 		{"topology", s.topologySays, []string{"topology"}},
 		{"explain node", s.nodeSays, []string{"explain", "node/" + smartNode}},
 	} {
-		eventually(t, smartWithin, fmt.Sprintf("%s says %+v", verb.name, at), func() (bool, string) {
+		world.Eventually(t, smartWithin, fmt.Sprintf("%s says %+v", verb.name, at), func() (bool, string) {
 			ok, answer := verb.asks(t, at)
 			return ok, fmt.Sprintf("%+v", answer)
 		})
@@ -76,10 +77,10 @@ func (s *smart) verbs(t *testing.T, at offload.Placement) {
 // sends has a pod send TCP to another, until the function is called that it gives.
 func (s *smart) sends(t *testing.T, from, to string) (stop func()) {
 	t.Helper()
-	mustInPod(t, s.pods[to], "iperf3", "-s", "-D")
+	world.MustInPod(t, s.pods[to], "iperf3", "-s", "-D")
 	const client = `iperf3 -c "$0" -t 3600 -b 2M --connect-timeout 10000 </dev/null >/dev/null 2>&1 &`
-	mustInPod(t, s.pods[from], "sh", "-c", client, addresses(t, s.pods[to])[0].String())
-	return func() { mustOnNode(t, smartNode, "pkill", "-x", "iperf3") }
+	world.MustInPod(t, s.pods[from], "sh", "-c", client, world.Addresses(s.pods[to])[0].String())
+	return func() { world.MustOnNode(t, smartNode, "pkill", "-x", "iperf3") }
 }
 
 // own says of a stream whether it is the one from a to b. Its flows match no port, for no policy asks for one.

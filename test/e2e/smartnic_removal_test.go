@@ -12,6 +12,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // leftovers finds what the network has made on a node. It prints nothing on a node that is as before.
@@ -25,7 +27,7 @@ true`
 // role is TestRole_NodeIsCleanedBeforeOVSEnds on the datapath of the kernel.
 func (s *smart) role(t *testing.T) {
 	for name := range s.pods {
-		deletePod(t, s.ns, name)
+		world.DeletePod(t, s.ns, name)
 	}
 	changeRole(t, smartNode, 15*time.Minute)
 	s.start(t)
@@ -36,10 +38,10 @@ func (s *smart) role(t *testing.T) {
 // of the network is left on them. A second installation serves pods again.
 func (s *smart) removed(t *testing.T) {
 	for name := range s.pods {
-		deletePod(t, s.ns, name)
+		world.DeletePod(t, s.ns, name)
 	}
 	for _, node := range []string{nodes[1], smartNode} { // the probe sees the network where it is
-		if out := mustOnNode(t, node, "sh", "-c", leftovers); !strings.Contains(out, "ovn-k8s-mp0") {
+		if out := world.MustOnNode(t, node, "sh", "-c", leftovers); !strings.Contains(out, "ovn-k8s-mp0") {
 			t.Fatalf("%s has no network to remove: %s", node, out)
 		}
 	}
@@ -50,7 +52,7 @@ func (s *smart) removed(t *testing.T) {
 	lost := pinged(t, node.Status.Addresses[0].Address)
 	helm(t, "uninstall", "ovn-offload", "--namespace=ovn-kubernetes", "--wait", "--timeout=10m")
 	for _, node := range []string{nodes[0], nodes[1], smartNode} {
-		if out := mustOnNode(t, node, "sh", "-c", leftovers); out != "" {
+		if out := world.MustOnNode(t, node, "sh", "-c", leftovers); out != "" {
 			t.Errorf("left on %s:\n%s", node, out)
 		}
 	}
@@ -73,7 +75,7 @@ func pinged(t *testing.T, address string) (lost func(*testing.T)) {
 	}()
 	return func(t *testing.T) {
 		t.Helper()
-		_, ended := onNode(nodes[0], "pkill", "-INT", "-x", "ping")
+		_, ended := world.OnNode(nodes[0], "pkill", "-INT", "-x", "ping")
 		<-done
 		if ended != nil {
 			t.Fatalf("ping ended by itself: %s", pings.String())

@@ -69,7 +69,7 @@ func TestSmartNIC_KubeletGivesVFsToPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &smart{ns: namespace(t), objects: client, pods: map[string]*corev1.Pod{}}
+	s := &smart{ns: world.Namespace(t), objects: client, pods: map[string]*corev1.Pod{}}
 	for _, step := range []struct {
 		name string
 		do   func(*testing.T)
@@ -101,21 +101,22 @@ func TestSmartNIC_KubeletGivesVFsToPods(t *testing.T) {
 // wantDevices waits until the kubelet counts so many VFs, and so many of them for pods.
 func (s *smart) wantDevices(t *testing.T, all, healthy int64) {
 	t.Helper()
-	eventually(t, smartWithin, fmt.Sprintf("%d %s, %d of them allocatable", all, vfResource, healthy), func() (bool, string) {
-		node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), smartNode, metav1.GetOptions{})
-		if err != nil {
-			return false, err.Error()
-		}
-		capacity, allocatable := node.Status.Capacity[vfResource], node.Status.Allocatable[vfResource]
-		return capacity.Value() == all && allocatable.Value() == healthy, capacity.String() + " " + allocatable.String()
-	})
+	world.Eventually(t, smartWithin, fmt.Sprintf("%d %s, %d of them allocatable", all, vfResource, healthy),
+		func() (bool, string) {
+			node, err := cluster.client.CoreV1().Nodes().Get(t.Context(), smartNode, metav1.GetOptions{})
+			if err != nil {
+				return false, err.Error()
+			}
+			capacity, allocatable := node.Status.Capacity[vfResource], node.Status.Allocatable[vfResource]
+			return capacity.Value() == all && allocatable.Value() == healthy, capacity.String() + " " + allocatable.String()
+		})
 }
 
 // status waits until the node's report is as it should be.
 func (s *smart) status(t *testing.T, what string, ok func(v1alpha1.NodeOffloadStatus) bool) v1alpha1.NodeOffloadStatus {
 	t.Helper()
 	var report *v1alpha1.NodeOffload
-	eventually(t, smartWithin, what, func() (bool, string) {
+	world.Eventually(t, smartWithin, what, func() (bool, string) {
 		u, err := s.objects.Resource(v1alpha1.NodeOffloads()).Get(t.Context(), smartNode, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -140,7 +141,7 @@ func used(status v1alpha1.NodeOffloadStatus) map[string]string {
 
 // vfPod is on the node that has VFs, by the scheduler's choice.
 func (s *smart) vfPod(name string, vfs string) *corev1.Pod {
-	pod := podObject(s.ns, name, "")
+	pod := world.Pod(s.ns, name, "")
 	pod.Spec.NodeSelector = map[string]string{smartLabel: ""}
 	pod.Spec.Containers[0].Resources.Limits = corev1.ResourceList{vfResource: resource.MustParse(vfs)}
 	return pod
@@ -151,16 +152,16 @@ func (s *smart) started(t *testing.T, pods ...*corev1.Pod) {
 	t.Helper()
 	begin := time.Now()
 	for _, pod := range pods {
-		create(t, pod)
+		world.Create(t, pod)
 	}
 	for _, pod := range pods {
-		s.pods[pod.Name] = waitPodWithin(t, smartWithin, s.ns+"/"+pod.Name, "Running", isRunning)
+		s.pods[pod.Name] = world.WaitPodWithin(t, smartWithin, s.ns+"/"+pod.Name, "Running", world.IsRunning)
 		t.Logf("pod %s runs after %s", pod.Name, time.Since(begin).Round(100*time.Millisecond))
 	}
 }
 
 func (s *smart) start(t *testing.T) {
-	s.started(t, s.vfPod("a", "1"), s.vfPod("b", "1"), podObject(s.ns, "plain", smartNode), podObject(s.ns, "far", nodes[1]))
+	s.started(t, s.vfPod("a", "1"), s.vfPod("b", "1"), world.Pod(s.ns, "plain", smartNode), world.Pod(s.ns, "far", nodes[1]))
 	status := s.status(t, "two VFs used", func(n v1alpha1.NodeOffloadStatus) bool { return n.VFs.Used == 2 })
 	if status.VFs.Free != 2 || status.Offload != v1alpha1.OffloadOff {
 		t.Errorf("%+v", status)
@@ -171,7 +172,7 @@ func (s *smart) start(t *testing.T) {
 	}
 	for _, name := range []string{"a", "b", "plain"} {
 		port := s.representor(t, name)
-		link, err := onNode(smartNode, "cat", "/sys/class/net/"+port+"/phys_port_name")
+		link, err := world.OnNode(smartNode, "cat", "/sys/class/net/"+port+"/phys_port_name")
 		if isVF := strings.HasPrefix(link, "pf0vf"); isVF != (devices[name] != "") || port == "" {
 			t.Errorf("the port %q of %s has phys_port_name %q, %v", port, name, link, err)
 		}

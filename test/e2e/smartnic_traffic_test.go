@@ -14,13 +14,14 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 // representor is the port of br-int that a pod has.
 func (s *smart) representor(t *testing.T, name string) string {
 	t.Helper()
 	id := "external_ids:iface-id=" + s.ns + "_" + name
-	out := mustOnNode(t, smartNode, "ovs-vsctl", "--bare", "--columns=name", "find", "Interface", id)
+	out := world.MustOnNode(t, smartNode, "ovs-vsctl", "--bare", "--columns=name", "find", "Interface", id)
 	return strings.TrimSpace(out)
 }
 
@@ -48,12 +49,12 @@ func (s *smart) talks(t *testing.T, name string, others ...string) {
 	var ttls []string
 	for _, other := range others {
 		to := s.pods[other]
-		for _, addr := range addresses(t, to) {
+		for _, addr := range world.Addresses(to) {
 			command = append(command, addr.String())
 			ttls = append(ttls, map[bool]string{true: "ttl=64", false: "ttl=63"}[to.Spec.NodeName == from.Spec.NodeName])
 		}
 	}
-	out, err := inPod(from.Namespace, name, command...)
+	out, err := world.InPod(from.Namespace, name, command...)
 	if err != nil {
 		t.Errorf("%s to %v: %v: %s", name, others, err, out)
 		return
@@ -71,7 +72,7 @@ func (s *smart) talks(t *testing.T, name string, others ...string) {
 			seen = append(seen, fields[0])
 		case len(fields) == 3 && fields[0] == "from":
 			for _, source := range fields[1:] {
-				if addr, err := netip.ParseAddr(source); err != nil || !hasAddress(t, from, addr.Unmap()) {
+				if addr, err := netip.ParseAddr(source); err != nil || !world.HasAddress(from, addr.Unmap()) {
 					t.Errorf("%s was seen as %q", name, source)
 				}
 			}
@@ -100,10 +101,10 @@ func (s *smart) stream(t *testing.T, what string, ok func(offload.PortReport) bo
 	t.Helper()
 	a, b, link, agent := s.pods["a"], s.pods["b"], s.representor(t, "a"), s.agent(t)
 	before := s.received(t, link)
-	mustInPod(t, b, "iperf3", "-s", "-D")
+	world.MustInPod(t, b, "iperf3", "-s", "-D")
 	const client = `iperf3 -c "$0" -t 600 -b 2M --connect-timeout 10000 </dev/null >/dev/null 2>&1 &`
-	mustInPod(t, a, "sh", "-c", client, addresses(t, b)[0].String())
-	eventually(t, smartWithin, what, func() (bool, string) {
+	world.MustInPod(t, a, "sh", "-c", client, world.Addresses(b)[0].String())
+	world.Eventually(t, smartWithin, what, func() (bool, string) {
 		out, err := kubectl(t, "", "exec", "-n", system, agent, "-c", "ovn-offload-agent", "--", "sh", "-c", "exec ovn-offload-agent offload -o json 2>/dev/null")
 		var report offload.Report
 		if err == nil {
@@ -115,7 +116,7 @@ func (s *smart) stream(t *testing.T, what string, ok func(offload.PortReport) bo
 		return err == nil && ok(port), fmt.Sprintf("%v: %s", err, out)
 	})
 	software = s.received(t, link) - before
-	mustOnNode(t, smartNode, "pkill", "-x", "iperf3")
+	world.MustOnNode(t, smartNode, "pkill", "-x", "iperf3")
 	t.Logf("%d of %d bytes in hardware, %d came to the representor", port.From.Hardware.Bytes, port.From.Sum().Bytes, software)
 	return port, software
 }
@@ -123,7 +124,7 @@ func (s *smart) stream(t *testing.T, what string, ok func(offload.PortReport) bo
 // received is how many bytes have come out of a link of the node.
 func (s *smart) received(t *testing.T, link string) (bytes uint64) {
 	t.Helper()
-	text := mustOnNode(t, smartNode, "cat", "/sys/class/net/"+link+"/statistics/rx_bytes")
+	text := world.MustOnNode(t, smartNode, "cat", "/sys/class/net/"+link+"/statistics/rx_bytes")
 	if _, err := fmt.Sscan(text, &bytes); err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}

@@ -26,9 +26,9 @@ import (
 // nothing is sent. What was sent left an Event on the pods of both ends.
 func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 	world.Test(t, world.Tools)
-	ns := namespace(t)
-	running(t, ns, "from", nodes[1])
-	far, near := running(t, ns, "far", nodes[2]), running(t, ns, "near", nodes[1])
+	ns := world.Namespace(t)
+	far, near := world.Pod(ns, "far", nodes[2]), world.Pod(ns, "near", nodes[1])
+	world.Run(t, world.Pod(ns, "from", nodes[1]), far, near)
 	events := map[string]int{} // that the injections of this test leave
 	send := func(to *corev1.Pod, args ...string) (i says.Injected, code, got int) {
 		t.Helper()
@@ -45,15 +45,16 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 	}
 	arrive := func(to *corev1.Pod, packets int) {
 		t.Helper()
-		eventually(t, soon, fmt.Sprintf("%d packets of %d arrive at %s", packets, packets, to.Name), func() (bool, string) { // nodes lose some
-			i, code, got := send(to, fmt.Sprint("--count=", packets))
-			return code == 0 && got == packets && i.Verdict == inject.Arrived && seenAt(i, to, packets), fmt.Sprintf("exit code %d, %d packets: %+v", code, got, i)
-		})
+		world.Eventually(t, world.Soon, fmt.Sprintf("%d packets of %d arrive at %s", packets, packets, to.Name),
+			func() (bool, string) { // nodes lose some
+				i, code, got := send(to, fmt.Sprint("--count=", packets))
+				return code == 0 && got == packets && i.Verdict == inject.Arrived && seenAt(i, to, packets), fmt.Sprintf("exit code %d, %d packets: %+v", code, got, i)
+			})
 	}
 	leftEvents := func() {
 		t.Helper()
 		for _, pod := range []string{"from", "far", "near"} {
-			eventually(t, soon, fmt.Sprintf("pod %s has %d Events", pod, events[pod]), func() (bool, string) {
+			world.Eventually(t, world.Soon, fmt.Sprintf("pod %s has %d Events", pod, events[pod]), func() (bool, string) {
 				n := injectionsOf(t, ns, pod)
 				return n == events[pod], fmt.Sprint(n)
 			})
@@ -64,14 +65,14 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 	injectsNot(t, ns, far)
 	leftEvents()
 
-	createPolicy(t, ns, "lets-none", allowIngress("far"))
+	world.CreatePolicy(t, ns, "lets-none", world.AllowPods("far"))
 	policy := "NetworkPolicy/" + ns + "/lets-none"
-	eventually(t, policyWithin, "the computed path ends at the policy", func() (bool, string) {
+	world.Eventually(t, world.PolicyWithin, "the computed path ends at the policy", func() (bool, string) {
 		out, code := kubectlOffload(t, "trace", "pod/from", "pod/far:9/udp", "-n", ns)
 		return code == 1 && strings.Contains(out, "netpol/"+ns+"/lets-none"), out
 	})
 	synced(t) // nodes have the policy later than the database
-	eventually(t, soon, "a packet is dropped by the policy", func() (bool, string) {
+	world.Eventually(t, world.Soon, "a packet is dropped by the policy", func() (bool, string) {
 		i, code, got := send(far)
 		if got != 0 || seenAt(i, far, 0) {
 			t.Fatalf("with a policy that drops it, %d packets came: %+v", got, i)
@@ -80,8 +81,8 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 	})
 	arrive(near, 1) // which the policy does not select
 	leftEvents()
-	deletePolicy(t, ns, "lets-none")
-	eventually(t, policyWithin, "the computed path goes on", func() (bool, string) {
+	world.DeletePolicy(t, ns, "lets-none")
+	world.Eventually(t, world.PolicyWithin, "the computed path goes on", func() (bool, string) {
 		out, code := kubectlOffload(t, "trace", "pod/from", "pod/far:9/udp", "-n", ns)
 		return code == 0, out
 	})
@@ -94,34 +95,36 @@ func TestTraceInject_PacketsArriveOrTheirPolicyIsNamed(t *testing.T) {
 func TestTraceInject_ServicesPingsAndOutside(t *testing.T) {
 	world.Test(t, world.Tools)
 	tier.Full(t, "the gate sends to pods")
-	ns := namespace(t)
-	running(t, ns, "from", nodes[1])
-	far := running(t, ns, "far", nodes[2])
+	ns := world.Namespace(t)
+	far := world.Pod(ns, "far", nodes[2])
+	world.Run(t, world.Pod(ns, "from", nodes[1]), far)
 	web, none := tracedService(t, ns, "far", nil), tracedService(t, ns, "none", nil)
 	port := web.Spec.Ports[0].Port
-	exit := netip.AddrPortFrom(ofFamily(machineAddresses(t, outside), addresses(t, far)[0]), 9)
+	exit := netip.AddrPortFrom(world.OfFamily(world.NodeAddresses(t, outside), world.Addresses(far)[0]), 9)
 	send := func(to string) (says.Injected, int) {
 		return kubectlOffloadJSON[says.Injected](t, "trace", "--inject", "--yes", "pod/from", to, "-n", ns)
 	}
-	eventually(t, serviceWithin, "the computed path leads to the endpoint", func() (bool, string) {
+	world.Eventually(t, world.ServiceWithin, "the computed path leads to the endpoint", func() (bool, string) {
 		out, code := kubectlOffload(t, "trace", "pod/from", fmt.Sprintf("svc/%s:%d", web.Name, port), "-n", ns)
 		return code == 0, out
 	})
 	for _, to := range []string{fmt.Sprintf("svc/%s:%d", web.Name, port), "pod/far/icmp"} {
-		eventually(t, serviceWithin, "a packet to "+to+" arrives", func() (bool, string) { // nodes have a service later than the database
-			i, code := send(to)
-			return code == 0 && i.Verdict == inject.Arrived && seenAt(i, far, 1), fmt.Sprintf("exit code %d: %+v", code, i)
-		})
+		world.Eventually(t, world.ServiceWithin, "a packet to "+to+" arrives",
+			func() (bool, string) { // nodes have a service later than the database
+				i, code := send(to)
+				return code == 0 && i.Verdict == inject.Arrived && seenAt(i, far, 1), fmt.Sprintf("exit code %d: %+v", code, i)
+			})
 	}
-	eventually(t, soon, "a packet to "+exit.String()+" leaves", func() (bool, string) {
+	world.Eventually(t, world.Soon, "a packet to "+exit.String()+" leaves", func() (bool, string) {
 		i, code := send(exit.String() + "/udp")
 		return code == 0 && i.Verdict == inject.Left && len(i.Seen) > 0, fmt.Sprintf("exit code %d: %+v", code, i)
 	})
-	eventually(t, serviceWithin, "the computed path to a service without endpoints is rejected", func() (bool, string) {
-		traced, code := kubectlOffloadJSON[says.Traced](t, "trace", "pod/from", fmt.Sprintf("svc/%s:%d", none.Name, port), "-n", ns)
-		return code == 1 && traced.Verdict == computed.Rejected, fmt.Sprintf("exit code %d: %+v", code, traced)
-	})
-	eventually(t, serviceWithin, "a packet to a service without endpoints is dropped", func() (bool, string) {
+	world.Eventually(t, world.ServiceWithin, "the computed path to a service without endpoints is rejected",
+		func() (bool, string) {
+			traced, code := kubectlOffloadJSON[says.Traced](t, "trace", "pod/from", fmt.Sprintf("svc/%s:%d", none.Name, port), "-n", ns)
+			return code == 1 && traced.Verdict == computed.Rejected, fmt.Sprintf("exit code %d: %+v", code, traced)
+		})
+	world.Eventually(t, world.ServiceWithin, "a packet to a service without endpoints is dropped", func() (bool, string) {
 		i, code := send(fmt.Sprintf("svc/%s:%d", none.Name, port))
 		return code == 1 && i.Verdict == inject.Dropped && i.By == "Service/"+ns+"/"+none.Name, fmt.Sprintf("exit code %d: %+v", code, i)
 	})
@@ -132,7 +135,7 @@ func unwanted(t *testing.T, pod *corev1.Pod) int {
 	t.Helper()
 	all := 0
 	for _, file := range []struct{ command, name string }{{"grep ^Udp: /proc/net/snmp", "NoPorts"}, {"grep ^Udp6NoPorts /proc/net/snmp6", ""}} {
-		fields := strings.Fields(mustInPod(t, pod, "sh", "-c", file.command))
+		fields := strings.Fields(world.MustInPod(t, pod, "sh", "-c", file.command))
 		text := fields[len(fields)-1]
 		if at := slices.Index(fields, file.name); at >= 0 {
 			text = fields[at+len(fields)/2]

@@ -107,17 +107,19 @@ func loadNext(t *testing.T) {
 
 func beginUpgrade(t *testing.T) *upgrade {
 	t.Helper()
-	u := &upgrade{ns: namespace(t)}
-	u.from, u.to, u.refused = running(t, u.ns, "from", nodes[1]), running(t, u.ns, "to", nodes[2]), running(t, u.ns, "refused", nodes[0])
-	u.target = netip.AddrPortFrom(addresses(t, u.to)[0], echoPort)
-	becomes(t, u.refused, true, u.target)
-	createPolicy(t, u.ns, "only-from", networkingv1.NetworkPolicySpec{
+	u := &upgrade{ns: world.Namespace(t)}
+	u.from, u.to, u.refused = world.Pod(u.ns, "from", nodes[1]), world.Pod(u.ns, "to", nodes[2]), world.Pod(u.ns,
+		"refused", nodes[0])
+	world.Run(t, u.from, u.to, u.refused)
+	u.target = netip.AddrPortFrom(world.Addresses(u.to)[0], world.EchoPort)
+	world.Reaches(t, u.refused, true, u.target)
+	world.CreatePolicy(t, u.ns, "only-from", networkingv1.NetworkPolicySpec{
 		PodSelector: metav1.LabelSelector{MatchLabels: map[string]string{"app": "to"}},
 		Ingress: []networkingv1.NetworkPolicyIngressRule{{From: []networkingv1.NetworkPolicyPeer{{
 			PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "from"}},
 		}}}},
 	})
-	becomes(t, u.refused, false, u.target)
+	world.Reaches(t, u.refused, false, u.target)
 	u.subnets, u.chassis, u.config = u.state(t)
 	return u
 }
@@ -172,12 +174,13 @@ func (u *upgrade) step(t *testing.T, name string, gap time.Duration, change func
 		for _, pod := range []*corev1.Pod{u.from, u.to, u.refused} {
 			unchangedPod(t, pod)
 		}
-		becomes(t, u.from, true, u.target)
-		becomes(t, u.refused, false, u.target)
+		world.Reaches(t, u.from, true, u.target)
+		world.Reaches(t, u.refused, false, u.target)
 		for i, node := range nodes { // the pair of versions serves new pods
-			pod := running(t, u.ns, fmt.Sprintf("new-%d-%d", time.Now().Unix(), i), node)
-			mustInPod(t, u.refused, "probe", "dial", "tcp", netip.AddrPortFrom(addresses(t, pod)[0], echoPort).String())
-			deletePod(t, u.ns, pod.Name)
+			pod := world.Run(t, world.Pod(u.ns, fmt.Sprintf("new-%d-%d", time.Now().Unix(), i), node))[0]
+			world.MustInPod(t, u.refused, "probe", "dial", "tcp",
+				netip.AddrPortFrom(world.Addresses(pod)[0], world.EchoPort).String())
+			world.DeletePod(t, u.ns, pod.Name)
 		}
 	})
 }
@@ -194,7 +197,7 @@ func (u *upgrade) trying() (stop func() (tries, answered int)) {
 				return
 			case <-time.After(200 * time.Millisecond):
 			}
-			if got, err := reached(u.refused, "tcp:"+u.target.String()); err == nil {
+			if got, err := world.FromPod(u.refused).Reached("tcp:" + u.target.String()); err == nil {
 				tries++
 				answered += len(got)
 			}
@@ -245,8 +248,8 @@ func replacePod(t *testing.T, app, node string) {
 	if err != nil || len(before.Items) != 1 {
 		t.Fatalf("%d pods of %s on %s, %v", len(before.Items), app, node, err)
 	}
-	deletePod(t, system, before.Items[0].Name)
-	eventually(t, 3*time.Minute, app+" of "+node+" is ready again", func() (bool, string) {
+	world.DeletePod(t, system, before.Items[0].Name)
+	world.Eventually(t, 3*time.Minute, app+" of "+node+" is ready again", func() (bool, string) {
 		now, err := cluster.client.CoreV1().Pods(system).List(t.Context(), of)
 		if err != nil {
 			return false, err.Error()

@@ -18,6 +18,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
 func objectsOf(t *testing.T, resource schema.GroupVersionResource, ns string) dynamic.ResourceInterface {
@@ -65,7 +66,7 @@ func deleteObject(t *testing.T, objects dynamic.ResourceInterface, name string) 
 // waitObjectGone waits until an object is not there.
 func waitObjectGone(t *testing.T, objects dynamic.ResourceInterface, name string) {
 	t.Helper()
-	eventually(t, podWithin, name+" is gone", func() (bool, string) {
+	world.Eventually(t, world.PodWithin, name+" is gone", func() (bool, string) {
 		u, err := objects.Get(t.Context(), name, metav1.GetOptions{})
 		return apierrors.IsNotFound(err), fmt.Sprint(u, err)
 	})
@@ -74,7 +75,7 @@ func waitObjectGone(t *testing.T, objects dynamic.ResourceInterface, name string
 // waitCondition waits for a condition of a network, as "status reason message".
 func waitCondition(t *testing.T, networks dynamic.ResourceInterface, name, condition, want string) {
 	t.Helper()
-	eventually(t, soon, name+" "+condition+" "+want, func() (bool, string) {
+	world.Eventually(t, world.Soon, name+" "+condition+" "+want, func() (bool, string) {
 		u, err := networks.Get(t.Context(), name, metav1.GetOptions{})
 		if err != nil {
 			return false, err.Error()
@@ -95,7 +96,7 @@ func waitCondition(t *testing.T, networks dynamic.ResourceInterface, name, condi
 // waitNames waits for the objects of a kind.
 func waitNames(t *testing.T, objects dynamic.ResourceInterface, want string) {
 	t.Helper()
-	eventually(t, 2*time.Minute, "objects "+want, func() (bool, string) {
+	world.Eventually(t, 2*time.Minute, "objects "+want, func() (bool, string) {
 		list, err := objects.List(t.Context(), metav1.ListOptions{})
 		if err != nil {
 			return false, err.Error()

@@ -1,15 +1,19 @@
 //go:build e2e
 
-// Package world is what the end to end tests share: how a test says where it belongs, and the cluster's state
-// between tests. Each test of test/e2e begins with Test.
+// Package world is what the end to end tests share. Each test of test/e2e begins with Test, which says where the test
+// belongs. Pod describes a pod, and Run makes several at once. A Client asks servers: FromPod is a pod, FromNode a
+// node's own network or the external host. The files have the words of the field: pods.go, service.go, policy.go,
+// outside.go, node.go, client.go.
 //
-// Place in the data flow: test/e2e calls Join with the cluster's client, then each test calls Test, which asks
-// package tier whether the run has the test. hack/gate chooses the areas.
+// Place in the data flow: test/e2e calls Join with the cluster, then each test calls Test, which asks package tier
+// whether the run has the test. hack/gate chooses the areas. Commands of tests go through test/testbed, and test/probe
+// is both ends of a connection.
 package world
 
 import (
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -17,7 +21,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 
+	"github.com/ovn-offload/ovn-offload/test/testbed"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -49,10 +55,19 @@ const (
 	Strict Mark = "strict"
 )
 
-var client kubernetes.Interface
+// Cluster is how the package reaches the cluster in which the tests run.
+type Cluster struct {
+	testbed.Cluster
+	Client kubernetes.Interface
+	Config *rest.Config
+	// InContainer runs a command in a container from its node; nil: the API server does.
+	InContainer func(ctx context.Context, in testbed.Container, command []string, out, messages io.Writer) error
+}
 
-// Join gives the package the cluster in which the tests run.
-func Join(c kubernetes.Interface) { client = c }
+var cluster Cluster
+
+// Join gives the package the cluster.
+func Join(c Cluster) { cluster = c }
 
 // Test begins a test. It skips the test when the run has none of its areas. A test that runs beside others
 // waits for its turn; a test that runs alone waits until the namespaces of earlier tests have gone, because
@@ -97,7 +112,7 @@ func settle(t *testing.T) {
 
 // endingNamespaces are those that are being deleted.
 func endingNamespaces(ctx context.Context) ([]string, error) {
-	all, err := client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
+	all, err := cluster.Client.CoreV1().Namespaces().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("listing namespaces: %w", err)
 	}
