@@ -14,7 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
 
@@ -102,9 +104,9 @@ func vsctl(t *testing.T, dir string, args ...string) string {
 	return strings.Join(strings.Fields(string(out)), " ")
 }
 
-// TestOVSContainer_RemovesPortsOfPodsAtBoot: a container that starts again in the same
-// boot keeps them, and so does the first one that records the boot.
-func TestOVSContainer_RemovesPortsOfPodsAtBoot(t *testing.T) {
+// TestOVSContainer_RemovesPortsOfPodsAndNICsAtBoot: a container that starts again in the same
+// boot keeps them, and so does the first one that records the boot. The port of the NIC is as the agent makes it.
+func TestOVSContainer_RemovesPortsOfPodsAndNICsAtBoot(t *testing.T) {
 	needOVS(t)
 	dir := t.TempDir()
 	agent(t, dir)
@@ -112,6 +114,10 @@ func TestOVSContainer_RemovesPortsOfPodsAtBoot(t *testing.T) {
 	vsctl(t, dir, "add-br", "br0", "--", "add-port", "br0", "uplink", "--",
 		"add-port", "br0", "pod1", "--", "set", "Port", "pod1", "other_config:transient=true", "--",
 		"add-port", "br0", "pod2", "--", "set", "Port", "pod2", "other_config:transient=true")
+	vsctl(t, dir, "add-port", "br0", "eth0")
+	for key, value := range node.PortRows("br0", &vswitch.Interface{Name: "eth0"})[0].Model.(*vswitch.Port).OtherConfig {
+		vsctl(t, dir, "set", "Port", "eth0", "other_config:"+key+"="+value)
+	}
 	again := func(when, want string) {
 		t.Helper()
 		if err := syscall.Kill(cmd.Process.Pid, syscall.SIGTERM); err != nil {
@@ -123,7 +129,7 @@ func TestOVSContainer_RemovesPortsOfPodsAtBoot(t *testing.T) {
 			t.Errorf("%s: ports %q, want %q", when, got, want)
 		}
 	}
-	again("the same boot", "pod1 pod2 uplink")
+	again("the same boot", "eth0 pod1 pod2 uplink")
 	boot(t, dir, "second")
 	again("another boot", "uplink")
 	vsctl(t, dir, "add-port", "br0", "pod3", "--", "set", "Port", "pod3", "other_config:transient=true")

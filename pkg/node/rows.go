@@ -11,12 +11,17 @@ func ManagementOwner(node string) contract.Owner {
 	return contract.Owner{Kind: "ManagementPort", Name: node}
 }
 
-// PortRows gives a Port with its one Interface.
+// PortRows gives a Port with its one Interface. A device of the host is a transient port, which OVS forgets when the
+// host boots (ovn-daemon, or ovs-ctl): without the agent OVS would take the device, and the host could not use it.
 func PortRows(bridge string, iface *vswitch.Interface) []ovsdb.Row {
+	port := &vswitch.Port{Name: iface.Name}
+	if iface.Type == "" {
+		port.OtherConfig = map[string]string{"transient": "true"}
+	}
 	return []ovsdb.Row{
 		{
 			ID:      iface.Name,
-			Model:   &vswitch.Port{Name: iface.Name},
+			Model:   port,
 			Parents: []ovsdb.Parent{{Table: vswitch.BridgeTable, Name: bridge, Column: "ports"}},
 		},
 		{
