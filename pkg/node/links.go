@@ -1,6 +1,8 @@
 package node
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -17,6 +19,7 @@ const (
 	Forwarding  = "net/ipv4/conf/%/forwarding"
 	DisableIPv6 = "net/ipv6/conf/%/disable_ipv6"
 	AcceptRA    = "net/ipv6/conf/%/accept_ra"
+	Autoconf    = "net/ipv6/conf/%/autoconf"
 	// DADTransmits is the number of probes of duplicate address detection.
 	DADTransmits = "net/ipv6/conf/%/dad_transmits"
 )
@@ -24,6 +27,10 @@ const (
 // Origins and tables of routes.
 const (
 	ProtocolKernel = 2 // RTPROT_KERNEL: the route to an address's own prefix
+	protocolBoot   = 3 // RTPROT_BOOT: set without a protocol
+	protocolStatic = 4
+	ProtocolRA     = 9 // a router's advertisement
+	protocolDHCP   = 16
 	ProtocolOurs   = netdev.ProtocolOurs
 	TableMain      = 254
 )
@@ -38,6 +45,32 @@ type VF struct {
 	Representor string
 	// Claim is what a host's Node says to the DPU (contract.ManagementPortKey).
 	Claim string
+}
+
+// maxLinkName is the kernel's limit.
+const maxLinkName = 15
+
+// BridgeName is that of the bridge of a NIC; a long one ends with a hash.
+func BridgeName(nic string) string {
+	name := "br" + nic
+	if len(name) <= maxLinkName {
+		return name
+	}
+	sum := sha256.Sum256([]byte(nic))
+	hash := hex.EncodeToString(sum[:3])
+	return name[:maxLinkName-len(hash)] + hash
+}
+
+// LinkOf is the link that has one of the addresses, "" if none has.
+func (s State) LinkOf(addrs ...netip.Addr) string {
+	for name, prefixes := range s.Addrs {
+		for _, p := range prefixes {
+			if slices.Contains(addrs, p.Addr()) {
+				return name
+			}
+		}
+	}
+	return ""
 }
 
 // PrepareLink sets what differs, and the link up.
@@ -68,6 +101,13 @@ func Sysctls(s State, link string, want [][2]string) []Step {
 		}
 	}
 	return steps
+}
+
+// IsConfigured reports whether a route is of the host's configuration: a network service or an administrator has set
+// the route, or the kernel by a router's advertisement. Routing daemons have protocols of their own, and withdraw
+// their routes themselves.
+func IsConfigured(r netdev.Route) bool {
+	return slices.Contains([]int{0, protocolBoot, protocolStatic, ProtocolRA, protocolDHCP, ProtocolPermanent}, r.Protocol)
 }
 
 // SameRoute leaves out what the kernel adds to a route.

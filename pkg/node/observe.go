@@ -50,7 +50,7 @@ func (h *Host) ObserveHost(st *State) error {
 	st.Routes = slices.DeleteFunc(routes, func(r netdev.Route) bool { return r.Protocol == ProtocolKernel })
 	st.Sysctls = map[string]string{}
 	for name := range st.Links {
-		for _, pattern := range []string{RPFilter, ARPIgnore, Forwarding, DisableIPv6, DADTransmits, AcceptRA} {
+		for _, pattern := range []string{RPFilter, ARPIgnore, Forwarding, DisableIPv6, DADTransmits, AcceptRA, Autoconf} {
 			key := SysctlKey(pattern, name)
 			if value, err := h.Deps.Netns.SysctlValue(key); err == nil {
 				st.Sysctls[key] = value

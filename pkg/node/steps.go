@@ -8,6 +8,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 )
 
@@ -50,6 +51,12 @@ type PinNeighbor struct{ netdev.Neighbor }
 // SetSysctl writes one sysctl.
 type SetSysctl struct{ Key, Value string }
 
+// AwaitPort waits until ovs-vswitchd has opened a port.
+type AwaitPort struct {
+	Owner contract.Owner
+	Name  string
+}
+
 // Commit makes rows all that the owner has in the Open_vSwitch database.
 type Commit struct {
 	Owner contract.Owner
@@ -91,6 +98,7 @@ func (a AddRoute) String() string    { return "add route " + a.Route.String() }
 func (a DeleteRoute) String() string { return "delete route " + a.Route.String() }
 func (a PinNeighbor) String() string { return fmt.Sprintf("pin neighbour %s of %s", a.Addr, a.Link) }
 func (a SetSysctl) String() string   { return "set " + a.Key + "=" + a.Value }
+func (a AwaitPort) String() string   { return "await port " + a.Name }
 func (a Commit) String() string {
 	text := "commit rows of " + a.Owner.String() + ":"
 	for i, row := range a.Rows {
@@ -148,3 +156,25 @@ func (a SetSysctl) Apply(_ context.Context, h *Host) error {
 
 // Apply implements Step.
 func (a Commit) Apply(ctx context.Context, h *Host) error { return h.Commit(ctx, a) }
+
+// Apply returns ovs-vswitchd's complaint, if that is what it answers.
+func (a AwaitPort) Apply(ctx context.Context, h *Host) error {
+	ctx, cancel := context.WithTimeout(ctx, StepTimeout)
+	defer cancel()
+	var complaint *string
+	err := h.Deps.DB.WaitRow(ctx, vswitch.InterfaceTable, a.Owner.String(), a.Name, func(row any) bool {
+		iface, ok := row.(*vswitch.Interface)
+		if !ok {
+			return false
+		}
+		complaint = iface.Error
+		return iface.Error != nil || iface.Ofport != nil && *iface.Ofport > 0
+	})
+	if err != nil {
+		return fmt.Errorf("ovs-vswitchd has not opened %s: %w", a.Name, err)
+	}
+	if complaint != nil {
+		return fmt.Errorf("ovs-vswitchd: %s", *complaint)
+	}
+	return nil
+}

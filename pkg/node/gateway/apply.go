@@ -64,25 +64,3 @@ func (b *bridge) merge(ctx context.Context, keys map[string]string) error {
 	}
 	return nil
 }
-
-// Apply returns ovs-vswitchd's complaint, if that is what it answers.
-func (a awaitPort) Apply(ctx context.Context, h *node.Host) error {
-	ctx, cancel := context.WithTimeout(ctx, node.StepTimeout)
-	defer cancel()
-	var complaint *string
-	err := h.Deps.DB.WaitRow(ctx, vswitch.InterfaceTable, a.Owner.String(), a.Name, func(row any) bool {
-		iface, ok := row.(*vswitch.Interface)
-		if !ok {
-			return false
-		}
-		complaint = iface.Error
-		return iface.Error != nil || iface.Ofport != nil && *iface.Ofport > 0
-	})
-	if err != nil {
-		return fmt.Errorf("ovs-vswitchd has not opened %s: %w", a.Name, err)
-	}
-	if complaint != nil {
-		return fmt.Errorf("ovs-vswitchd: %s", *complaint)
-	}
-	return nil
-}

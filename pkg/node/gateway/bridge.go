@@ -74,5 +74,8 @@ func (b *bridge) failBack(ctx context.Context) error {
 	if st.Lost != nil {
 		return st.Lost
 	}
+	if st.Renewed { // nothing has left the NIC since the host has booted
+		return nil
+	}
 	return b.Run(ctx, planFailback(st, *st.Saved))
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/device"
 )
 
@@ -35,9 +36,21 @@ type Checkpoint struct {
 	// Trial names the probes that succeeded before the addresses moved to the VF,
 	// until they have afterwards, too.
 	Trial []string `json:"trial,omitempty"`
-	// Index is that of the link, the bridge's or the VF's, on which all this was last in place. A link with another
-	// index is a new one, and has lost its addresses for this reason.
+	LastPlace
+}
+
+// LastPlace is where and when all of the checkpoint was last in place.
+type LastPlace struct {
+	// Index is that of the link, the bridge's or the VF's. A link with another index is a new one, and has lost its
+	// addresses for this reason.
 	Index int `json:"index"`
+	// Boot is the id of the host's boot; former versions wrote none.
+	Boot string `json:"boot,omitempty"`
+}
+
+// advertised says that routes of the NIC came by advertisements of routers.
+func (c Checkpoint) advertised() bool {
+	return slices.ContainsFunc(c.Routes, func(r netdev.Route) bool { return r.Protocol == node.ProtocolPermanent })
 }
 
 func (c Checkpoint) clone() Checkpoint {
@@ -51,16 +64,17 @@ func (c Checkpoint) clone() Checkpoint {
 }
 
 func (c Checkpoint) equal(o Checkpoint) bool {
-	return c.Equal(o.Identity) && c.MTU == o.MTU && c.Index == o.Index && c.Verified == o.Verified &&
+	return c.Equal(o.Identity) && c.MTU == o.MTU && c.LastPlace == o.LastPlace && c.Verified == o.Verified &&
 		c.VF.equal(o.VF) && slices.Equal(c.Trial, o.Trial) && slices.Equal(c.Addresses, o.Addresses) && slices.EqualFunc(c.Routes, o.Routes, netdev.Route.Equal)
 }
 
-// loadCheckpoint gives nil when there is none.
+// loadCheckpoint gives nil when there is none. Former versions wrote down routes of routing daemons, too.
 func loadCheckpoint(path string) (*Checkpoint, error) {
 	var c Checkpoint
 	if found, err := durable.Load(path, &c); err != nil || !found {
 		return nil, err
 	}
+	c.Routes = slices.DeleteFunc(c.Routes, func(r netdev.Route) bool { return !node.IsConfigured(r) })
 	return &c, nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -27,6 +28,9 @@ type Config struct {
 	GatewayInterface string
 	// SecondInterface is that of a second external bridge; "": there is none.
 	SecondInterface string
+	// NextHops are the routers beyond the uplink, of one family or of both; a family without one has those of the default
+	// route at the gateway bridge.
+	NextHops []netip.Addr
 	// EncapNetwork has the node's address that tunnels end at; invalid: the node's first address.
 	EncapNetwork netip.Prefix
 	Datapath     string
@@ -34,6 +38,8 @@ type Config struct {
 	MTU int
 	// Checkpoint is the file that holds the NIC's original state.
 	Checkpoint string
+	// Boot is the id of the host's boot; "": not known, and the checkpoint counts as of this one.
+	Boot string
 	// SecondaryOnly leaves the node's interfaces alone: another CNI plugin has the default network.
 	SecondaryOnly bool
 
@@ -44,7 +50,7 @@ type Config struct {
 // and given back as the gateway bridge is, with rows and a checkpoint of its own.
 func (c Config) ofSecond() Config {
 	c.second = true
-	c.GatewayInterface, c.SecondInterface = c.SecondInterface, ""
+	c.GatewayInterface, c.SecondInterface, c.NextHops = c.SecondInterface, "", nil
 	c.Checkpoint = strings.TrimSuffix(c.Checkpoint, ".json") + "-exgw.json"
 	return c
 }
@@ -68,6 +74,8 @@ func (c Config) Validate() error {
 		return errors.New("node: no Southbound database is configured")
 	case c.Datapath != DatapathSystem && c.Datapath != DatapathUserspace:
 		return fmt.Errorf("node: datapath %q is neither %q nor %q", c.Datapath, DatapathSystem, DatapathUserspace)
+	case slices.ContainsFunc(c.NextHops, func(hop netip.Addr) bool { return !hop.IsValid() || hop.Zone() != "" || hop.Is4In6() }):
+		return fmt.Errorf("node: next hops %s are not IPv4 and IPv6 addresses without a zone", c.NextHops)
 	case c.Checkpoint == "":
 		return errors.New("node: no checkpoint file is configured")
 	}

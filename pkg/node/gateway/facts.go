@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
@@ -39,7 +38,7 @@ func encapAddress(cfg Config, s State, g Gateway) (netip.Addr, error) {
 // underlay is the MTU of the interface with the tunnels' end. The gateway
 // bridge counts with its NIC's, for its own may just have been made.
 func underlay(s State, encap netip.Addr) (int, error) {
-	name := linkOf(s, []netip.Addr{encap})
+	name := s.LinkOf(encap)
 	if name == "" {
 		return 0, node.NotReady("no interface has the encapsulation address %s", encap)
 	}
@@ -73,7 +72,7 @@ func gatewayConfig(cfg Config, s State, g Gateway) contract.GatewayConfig {
 	addrs := primary(cfg, s, link)
 	gateway := contract.GatewayConfig{
 		Mode: "shared", Bridge: g.Bridge, Interface: localnetPort(cfg, g),
-		MAC: contract.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: nextHops(s, link, addrs),
+		MAC: contract.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: uplinkTo(cfg, s, g, link).Of(s.Routes),
 		NodePortEnable: "true", VLANID: "0",
 	}
 	if s.Second.Bridge != "" {
@@ -131,27 +130,6 @@ func primaryAddress(addrs []netip.Prefix) contract.PrimaryAddress {
 		}
 	}
 	return p
-}
-
-// nextHops gives the default gateways of each family that the node has, those of
-// the route of lowest metric.
-func nextHops(s State, link string, addrs []netip.Prefix) []netip.Addr {
-	var out []netip.Addr
-	for _, addr := range addrs {
-		var best netdev.Route
-		for _, r := range s.Routes {
-			if r.Link != link || r.Dest.Bits() != 0 || r.Table != node.TableMain || !contract.FamilyOf(addr.Addr()).Has(r.NextHop) {
-				continue
-			}
-			if r.NextHop.IsValid() && (!best.NextHop.IsValid() || r.Metric < best.Metric) {
-				best = r
-			}
-		}
-		if best.NextHop.IsValid() {
-			out = append(append(out, best.NextHop), best.Others...)
-		}
-	}
-	return out
 }
 
 // hostCIDRs are all addresses of the node, without that in its pod subnet.

@@ -9,6 +9,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+	"github.com/ovn-offload/ovn-offload/pkg/node/masquerade"
 	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
@@ -101,11 +102,18 @@ func (b *bridge) write(ctx context.Context, name string, table []string) error {
 
 // rangesOf are the ranges of services to lead the node to.
 func (s *Setup) rangesOf(st State, g Gateway, services flows.Services, synced bool) []netip.Prefix {
-	subnets, refused := serviceSubnets(s.cfg, st, g, services.Subnets, synced)
+	subnets, refused := masquerade.Subnets(s.cfg.Config, st.State, hostLink(st, g), services.Subnets, synced)
 	if len(refused) > 0 {
 		s.Deps.Logger.Warn("ranges of services that overlap networks of the node or its pods are left out", "ranges", refused)
 	}
 	return subnets
+}
+
+// planMasquerade leads the node to the ranges of services.
+func planMasquerade(cfg Config, s State, g Gateway, mtu int) []node.Step {
+	link := hostLink(s, g)
+	all := flows.Masquerades(cfg.Zone.MasqueradeSubnets, s.Services, primary(cfg, s, link))
+	return masquerade.Plan(s.State, masquerade.Want{Link: link, Bridge: g.Bridge, All: all, MTU: mtu})
 }
 
 // takenBy are the networks of which no author of a service may choose an address, as

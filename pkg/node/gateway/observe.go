@@ -38,9 +38,11 @@ func (b *bridge) observe(ctx context.Context) (State, error) {
 		}
 	}
 	st.follow()
-	if st.Saved == nil {
+	st.Boot = b.cfg.Boot
+	if st.Saved == nil || st.HasBooted() {
 		st.Reachable = b.Reachable(ctx)
 	}
+	st.renew()
 	return st, nil
 }
 

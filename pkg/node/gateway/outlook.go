@@ -19,6 +19,8 @@ type Outlook struct {
 	Underlay, MTU int
 	// Problem is why no bridge could be made, MTUProblem why pods would have no MTU.
 	Problem, MTUProblem error
+	// NextHopProblem is why pods would reach no other networks.
+	NextHopProblem error
 }
 
 // Foresee looks at the host without a database, the API server or any change.
@@ -33,6 +35,7 @@ func Foresee(cfg Config, netns node.Netns) (State, Outlook, error) {
 		return st, Outlook{}, err
 	}
 	st.follow()
+	st.Boot = cfg.Boot
 	return st, foresee(cfg, st), nil
 }
 
@@ -81,6 +84,7 @@ func foresee(cfg Config, s State) Outlook {
 		o.Problem = fmt.Errorf("interface %s has no address of the cluster's families", on)
 		return o
 	}
+	o.NextHopProblem = uplinkTo(cfg, s, o.Gateway, on).Problem(s.Routes)
 	encap := o.Addresses[0].Addr()
 	if cfg.EncapNetwork.IsValid() {
 		if encap, o.MTUProblem = encapAddress(cfg, s, o.Gateway); o.MTUProblem != nil {

@@ -27,7 +27,7 @@ func TestForesee_EachStageOfNode(t *testing.T) {
 			Routes: []netdev.Route{{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("192.0.2.1"), Link: on, Table: node.TableMain}},
 		}}
 	}
-	saved := &Checkpoint{Identity: device.Identity{Interface: "eth0"}, Bridge: "breth0", MTU: 1500, Verified: true, Index: 9}
+	saved := &Checkpoint{Identity: device.Identity{Interface: "eth0"}, Bridge: "breth0", MTU: 1500, Verified: true, LastPlace: LastPlace{Index: 9}}
 	for name, tt := range map[string]struct {
 		on        string
 		change    func(*Config, *State)

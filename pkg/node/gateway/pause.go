@@ -36,7 +36,7 @@ func (s *Setup) Attach(ctx context.Context, nic string) error {
 	if err := b.Commit(ctx, gatewayRows(b.cfg, *saved, true)); err != nil {
 		return err
 	}
-	return awaitPort{gatewayOwner(b.cfg), nic}.Apply(ctx, b.Host)
+	return node.AwaitPort{Owner: gatewayOwner(b.cfg), Name: nic}.Apply(ctx, b.Host)
 }
 
 // Verify waits until probes succeed, for as long as a takeover may cut the node off.

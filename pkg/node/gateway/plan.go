@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"cmp"
 	"maps"
 	"net"
 	"net/netip"
@@ -33,7 +34,7 @@ func planGateway(cfg Config, s State, g Gateway) ([]node.Step, error) {
 		return nil, err
 	}
 	var steps []node.Step
-	if s.Saved == nil || s.Renamed || !c.equal(*s.Saved) {
+	if s.Saved == nil || s.Renamed || s.Renewed || !c.equal(*s.Saved) {
 		steps = append(steps, save{cfg.Checkpoint, c})
 	}
 	if !works(cfg, s.Links[g.Bridge]) {
@@ -92,7 +93,7 @@ func takeOver(cfg Config, s State, c Checkpoint, on string) []node.Step {
 		steps = append(steps, gatewayRows(cfg, c, true))
 	}
 	if !c.Verified {
-		steps = append(steps, awaitPort{gatewayOwner(cfg), c.Interface})
+		steps = append(steps, node.AwaitPort{Owner: gatewayOwner(cfg), Name: c.Interface})
 	}
 	steps = append(steps, place(s, c, on)...)
 	if cfg.Datapath == DatapathUserspace {
@@ -103,10 +104,14 @@ func takeOver(cfg Config, s State, c Checkpoint, on string) []node.Step {
 
 // prepare gives the steps that make a link fit to have the addresses.
 func prepare(cfg Config, s State, c Checkpoint, name string) []node.Step {
-	if name != c.Bridge {
-		return prepareVF(s, c, name)
+	var steps []node.Step
+	if c.advertised() {
+		steps = node.AcceptAdvertisements(s.State, name)
 	}
-	steps := node.PrepareLink(s.State, name, netdev.Settings{MAC: net.HardwareAddr(c.MAC), MTU: c.MTU})
+	if name != c.Bridge {
+		return append(steps, prepareVF(s, c, name)...)
+	}
+	steps = append(steps, node.PrepareLink(s.State, name, netdev.Settings{MAC: net.HardwareAddr(c.MAC), MTU: c.MTU})...)
 	steps = append(steps, node.Sysctls(s.State, name, [][2]string{{node.RPFilter, "2"}})...)
 	if !cfg.second { // between its networks the host forwards as it did
 		steps = append(steps, node.Sysctls(s.State, name, [][2]string{{node.Forwarding, "1"}})...)
@@ -127,12 +132,13 @@ func planFailback(s State, c Checkpoint) []node.Step {
 }
 
 // planRelease undoes a takeover from any of its stages, for a rollback and for
-// the clean-up; a host's own bridge is left alone, and so is a NIC that has the name of an uplink that is gone.
+// the clean-up; a host's own bridge is left alone. So are a NIC that has the name of an uplink that is gone, and one of
+// which nothing was taken since the host has booted.
 func planRelease(cfg Config, s State) []node.Step {
 	if s.Saved == nil {
 		return []node.Step{node.Commit{Owner: gatewayOwner(cfg)}}
 	}
-	if s.Lost != nil {
+	if s.Lost != nil || s.Renewed {
 		return []node.Step{node.Commit{Owner: gatewayOwner(cfg)}, forget{cfg.Checkpoint}}
 	}
 	steps := append(planFailback(s, *s.Saved), planRestoreVF(s, *s.Saved)...)
@@ -162,6 +168,12 @@ func place(s State, c Checkpoint, on string) []node.Step {
 			if slices.ContainsFunc(s.Routes, func(r netdev.Route) bool { return node.SameRoute(r, old) }) {
 				steps = append(steps, leftover(s, route, old)...)
 			}
+		}
+	}
+	// The NIC receives no advertisement any more, and its routes are better than the permanent ones.
+	for _, old := range s.Routes {
+		if old.Protocol == node.ProtocolRA && old.Link == c.Interface && on != c.Interface {
+			steps = append(steps, node.DeleteRoute{Route: old})
 		}
 	}
 	for _, off := range others {
@@ -206,23 +218,23 @@ func leftover(s State, route, old netdev.Route) []node.Step {
 // has the addresses while it lives.
 func capture(s State, g Gateway) Checkpoint {
 	nic := s.Links[g.NIC]
-	_, exists := s.Links[g.Bridge]
 	c := Checkpoint{Identity: device.Identity{Interface: g.NIC}, Bridge: g.Bridge, MAC: contract.MAC(nic.MAC), Baseline: s.Reachable}
 	// A bridge of ours without a checkpoint: the file was lost.
-	lost := s.Saved == nil && exists && s.Ours[g.Bridge]
+	lost := s.Saved == nil && s.Ours[g.Bridge]
 	if s.Saved != nil {
 		c = s.Saved.clone()
 	} else {
 		c.Sysctls = original(s, g.NIC, lost)
 	}
 	c.Record(s.State)
-	c.MTU = nic.MTU
+	c.MTU, c.Boot = nic.MTU, cmp.Or(s.Boot, c.Boot)
 	c.choose(s)
 	adopt(&c, s, g.NIC)
 	for _, name := range candidates(s, c)[1:] {
 		if link, ok := s.Links[name]; ok && (lost || c.Index == link.Index) {
 			adopt(&c, s, name)
 			followRemovals(&c, s, name)
+			followWithdrawals(&c, s, name)
 		}
 	}
 	switch on := hostLinkOf(s, c); {
@@ -251,7 +263,8 @@ func original(s State, nic string, lost bool) map[string]string {
 	return values
 }
 
-// adopt adds a link's addresses and routes.
+// adopt adds a link's addresses and routes. Those of routing daemons are not the host's configuration: the daemon sees
+// that an address has moved, and follows.
 func adopt(c *Checkpoint, s State, link string) {
 	for _, addr := range movable(s, link) {
 		if !slices.Contains(c.Addresses, addr) {
@@ -260,8 +273,12 @@ func adopt(c *Checkpoint, s State, link string) {
 	}
 	taken := []netdev.Route{}
 	for _, r := range s.Routes {
-		if r.Link != link || r.Protocol == node.ProtocolOurs {
+		advertised := r.Protocol == node.ProtocolRA
+		if r.Link != link || !node.IsConfigured(r) || advertised && link != c.Interface {
 			continue
+		}
+		if advertised {
+			r = node.Permanent(r)
 		}
 		same := func(o netdev.Route) bool { return node.SameKey(r, o) }
 		if slices.ContainsFunc(taken, same) {
@@ -297,5 +314,28 @@ func followRemovals(c *Checkpoint, s State, link string) {
 	}
 	c.Addresses = slices.DeleteFunc(c.Addresses, func(addr netip.Prefix) bool {
 		return !isPlaced(s, *c, addr) && other(addr)
+	})
+}
+
+// followWithdrawals follows an administrator who took a route from the living link. The last default route of a family
+// stays. While the link is down, or lacks an address of the family, the kernel may have removed the route.
+func followWithdrawals(c *Checkpoint, s State, link string) {
+	c.Routes = slices.DeleteFunc(c.Routes, func(route netdev.Route) bool {
+		has := func(p netip.Prefix) bool { return contract.FamilyOf(route.Dest.Addr()).Has(p.Addr()) }
+		whole := s.Links[link].Up && !slices.ContainsFunc(c.Addresses, func(p netip.Prefix) bool {
+			return has(p) && !slices.Contains(s.Addrs[link], p)
+		})
+		last := route.Dest.Bits() == 0 && !slices.ContainsFunc(s.Routes, func(r netdev.Route) bool {
+			return r.Link == link && has(r.Dest) && r.Dest.Bits() == 0 && r.Table == route.Table
+		})
+		return whole && !last && !hasRoute(s, *c, route)
+	})
+}
+
+// hasRoute says whether any link that may have the routes has this one.
+func hasRoute(s State, c Checkpoint, route netdev.Route) bool {
+	return slices.ContainsFunc(candidates(s, c), func(name string) bool {
+		route.Link = name
+		return slices.ContainsFunc(s.Routes, func(r netdev.Route) bool { return node.SameRoute(r, route) })
 	})
 }

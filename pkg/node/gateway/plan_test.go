@@ -6,7 +6,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 
@@ -65,19 +64,6 @@ func TestEncapAddress_IsNodesAddressInConfiguredNetwork(t *testing.T) {
 
 func defaultRoute(link string, metric int) netdev.Route {
 	return netdev.Route{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("172.18.0.1"), Link: link, Table: node.TableMain, Metric: metric}
-}
-
-func TestNextHops_OfBestDefaultRoutes(t *testing.T) {
-	hop := func(text string) netip.Addr { return netip.MustParseAddr(text) }
-	several, worse := defaultRoute("breth0", 5), defaultRoute("breth0", 7)
-	several.Others, worse.NextHop = []netip.Addr{hop("172.18.0.254")}, hop("172.18.0.9")
-	six := netdev.Route{Dest: netip.MustParsePrefix("::/0"), NextHop: hop("fe80::1"), Link: "breth0", Table: node.TableMain, Metric: 1024}
-	elsewhere, other := defaultRoute("eth1", 1), defaultRoute("breth0", 0)
-	other.Table = 7
-	got := nextHops(State{State: node.State{Routes: []netdev.Route{worse, several, six, elsewhere, other}}}, "breth0", []netip.Prefix{nodeV4, nodeV6})
-	if want := []netip.Addr{hop("172.18.0.1"), hop("172.18.0.254"), hop("fe80::1")}; !slices.Equal(got, want) {
-		t.Errorf("got %v, want %v", got, want)
-	}
 }
 
 func TestChooseGateway_RoutesAndSettingsDecide(t *testing.T) {
@@ -315,7 +301,7 @@ func TestCheckpoint_RoundTripAndDamagedFile(t *testing.T) {
 	}
 	want := Checkpoint{
 		Identity: device.Identity{Interface: "eth0", Former: []string{"eth7"}, Devices: []string{"0000:03:00.0"}, Kind: "vlan", VLAN: 7}, Bridge: "breth0", MAC: []byte{2, 0, 0, 0, 0, 1}, MTU: 1500, Addresses: []netip.Prefix{nodeV4, nodeV6},
-		Routes: []netdev.Route{defaultRoute("", 7), {Dest: netip.MustParsePrefix("10.0.0.0/8"), Table: 7}}, Verified: true, Index: 3,
+		Routes: []netdev.Route{defaultRoute("", 7), {Dest: netip.MustParsePrefix("10.0.0.0/8"), Table: 7}}, Verified: true, LastPlace: LastPlace{Index: 3},
 		Sysctls: map[string]string{"a": "1"}, Baseline: []string{"api"},
 	}
 	nodetest.Must(t, durable.Save(path, want))

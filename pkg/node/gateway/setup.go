@@ -36,6 +36,8 @@ type Deps struct {
 	Redirect *redirect.Table
 	// Flows is the gateway bridge's table.
 	Flows Flows
+	// NoNextHop reports to users that pods reach no other networks; nil: the log has it alone.
+	NoNextHop func(problem string)
 	// Readiness gets what Ready gives, after each pass; nil: it is not needed.
 	Readiness func(error)
 }
@@ -54,8 +56,8 @@ type Setup struct {
 
 	mu    sync.Mutex
 	ready error
-	// vfProblem is why a gateway VF does not have the addresses.
-	vfProblem error
+	// vfProblem is why a gateway VF does not have the addresses, hopProblem why pods do not reach other networks.
+	vfProblem, hopProblem error
 	// failed is whether the last pass did.
 	failed bool
 	mtu    int
@@ -234,6 +236,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, annotated, err error) {
 	if err := s.settle(ctx, &st, g); err != nil {
 		return 0, nil, err
 	}
+	s.noteNextHops(st, g)
 	encap, err := encapAddress(s.cfg, st, g)
 	if err != nil {
 		return 0, nil, err
@@ -292,18 +295,18 @@ func (s *Setup) Cleanup(ctx context.Context) error {
 		return s.merge(ctx, unset(s.cfg, st))
 	}
 	err = s.deps.Redirect.Remove(ctx)
-	var masquerade error
+	var leave error
 	if g, err := chooseGateway(s.cfg, st); err == nil {
-		masquerade = s.bridge.Run(ctx, planMasquerade(s.cfg, st, g, 0))
+		leave = s.bridge.Run(ctx, planMasquerade(s.cfg, st, g, 0))
 		if !g.owned() {
-			masquerade = errors.Join(masquerade, s.write(ctx, g.Bridge, flows.Plain()))
+			leave = errors.Join(leave, s.write(ctx, g.Bridge, flows.Plain()))
 		}
 	}
 	if s.deps.Management != nil {
 		err = errors.Join(err, s.deps.Management.Release(ctx, st.State))
 	}
 	return errors.Join(
-		err, masquerade, s.second.releaseUnwanted(ctx),
+		err, leave, s.second.releaseUnwanted(ctx),
 		s.merge(ctx, unset(s.cfg, st)),
 		s.release(ctx, st),
 	)

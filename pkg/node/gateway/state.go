@@ -2,8 +2,6 @@ package gateway
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -37,6 +35,10 @@ type State struct {
 	Saved   *Checkpoint
 	Renamed bool
 	Lost    error
+	// Boot is the id of the host's boot, "" where it does not matter. Renewed says that the file has another one, and that
+	// Saved is what this boot makes of it.
+	Boot    string
+	Renewed bool
 	// NodeAddrs are the addresses in the Node object, none until it is synced.
 	NodeAddrs []netip.Addr
 	// Eswitch is what the ports of NICs' switches lead to.
@@ -71,9 +73,6 @@ type Gateway struct {
 // owned reports whether we made the bridge, or will.
 func (g Gateway) owned() bool { return g.NIC != "" }
 
-// maxLinkName is the kernel's limit.
-const maxLinkName = 15
-
 // chooseGateway finds the uplink: the checkpoint's, the configured one, or that of
 // the default route.
 func chooseGateway(cfg Config, s State) (Gateway, error) {
@@ -98,12 +97,15 @@ func chooseGateway(cfg Config, s State) (Gateway, error) {
 		return Gateway{}, fmt.Errorf("gateway interface %s: it is a port of %s", name, contract.IntegrationBridge)
 	case s.Ports[name] != "" && !s.Ours[name]:
 		return Gateway{Bridge: s.Ports[name]}, nil
+	case s.Ports[name] != "":
+		// The port of a bridge of ours, with the host's addresses: the checkpoint is lost, and the host has booted.
+		return Gateway{Bridge: s.Ports[name], NIC: name}, nil
 	case !ok:
 		return Gateway{}, node.NotReady("gateway interface %s is absent", name)
 	case link.Master != 0:
 		return Gateway{}, fmt.Errorf("gateway interface %s: it is the port of another device", name)
 	}
-	return Gateway{Bridge: bridgeName(name), NIC: name}, nil
+	return Gateway{Bridge: node.BridgeName(name), NIC: name}, nil
 }
 
 // savedGateway is the uplink of the checkpoint.
@@ -120,21 +122,10 @@ func savedGateway(cfg Config, s State) (Gateway, error) {
 	return Gateway{Bridge: s.Saved.Bridge, NIC: s.Saved.Interface}, nil
 }
 
-// bridgeName is that of the bridge of a NIC; a long one ends with a hash.
-func bridgeName(nic string) string {
-	name := "br" + nic
-	if len(name) <= maxLinkName {
-		return name
-	}
-	sum := sha256.Sum256([]byte(nic))
-	hash := hex.EncodeToString(sum[:3])
-	return name[:maxLinkName-len(hash)] + hash
-}
-
 // bridgedNIC is the NIC of a bridge that we have made.
 func bridgedNIC(s State, bridge string) string {
 	for name := range s.Links {
-		if name != bridge && bridgeName(name) == bridge {
+		if name != bridge && node.BridgeName(name) == bridge {
 			return name
 		}
 	}
@@ -144,7 +135,7 @@ func bridgedNIC(s State, bridge string) string {
 // gatewayName is the configured interface, or that of the default route, or the one
 // with the node's address. If that is the gateway VF, its bridge's checkpoint is lost.
 func gatewayName(cfg Config, s State) string {
-	name := cmp.Or(cfg.GatewayInterface, defaultLink(s), linkOf(s, s.NodeAddrs))
+	name := cmp.Or(cfg.GatewayInterface, defaultLink(s), s.LinkOf(s.NodeAddrs...))
 	if f := s.VF; f != nil && s.Links[name].Parent == f.Device {
 		if i := slices.IndexFunc(s.Bridges, func(bridge string) bool { return s.Ours[bridge] }); i >= 0 {
 			return s.Bridges[i]
@@ -172,18 +163,6 @@ func defaultLink(s State) string {
 
 func before(a, b netdev.Route) bool {
 	return cmp.Or(cmp.Compare(contract.FamilyOf(a.Dest.Addr()), contract.FamilyOf(b.Dest.Addr())), cmp.Compare(a.Metric, b.Metric)) < 0
-}
-
-// linkOf is the link that has one of the addresses.
-func linkOf(s State, addrs []netip.Addr) string {
-	for name, prefixes := range s.Addrs {
-		for _, p := range prefixes {
-			if slices.Contains(addrs, p.Addr()) {
-				return name
-			}
-		}
-	}
-	return ""
 }
 
 // movable are the addresses of a link that make up the node. An address with no

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
@@ -18,17 +17,10 @@ type save struct {
 // forget removes it.
 type forget struct{ Path string }
 
-// awaitPort waits until ovs-vswitchd has opened a port.
-type awaitPort struct {
-	Owner contract.Owner
-	Name  string
-}
-
 func (a save) String() string {
 	return fmt.Sprintf("save checkpoint of %s (verified %t, index %d)", a.Interface, a.Verified, a.Index)
 }
-func (forget) String() string      { return "remove checkpoint" }
-func (a awaitPort) String() string { return "await port " + a.Name }
+func (forget) String() string { return "remove checkpoint" }
 
 func (a save) Apply(context.Context, *node.Host) error { return durable.Save(a.Path, a.Checkpoint) }
 

@@ -383,7 +383,7 @@ func TestGatewayVF_NeedsWholePathOfVF(t *testing.T) {
 func TestCapture_InterruptedMoveKeepsAddresses(t *testing.T) {
 	second := netip.MustParsePrefix("172.18.0.33/16")
 	saved := Checkpoint{
-		Identity: device.Identity{Interface: "eth0"}, Bridge: "breth0", Verified: true, Index: 5, Addresses: []netip.Prefix{nodeV4, second}, Trial: []string{"api"},
+		Identity: device.Identity{Interface: "eth0"}, Bridge: "breth0", Verified: true, LastPlace: LastPlace{Index: 5}, Addresses: []netip.Prefix{nodeV4, second}, Trial: []string{"api"},
 		VF: &CheckpointVF{Device: "pci", Representor: "rep1"},
 	}
 	s := State{

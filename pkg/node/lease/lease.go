@@ -30,6 +30,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/durable"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
 // Lease is what the server has given.
@@ -95,10 +96,7 @@ func Capture(file, run string, link netdev.Link, lifetimes map[netip.Prefix]time
 		}
 		return durable.Save(file, Lease{MAC: contract.MAC(link.MAC), ClientID: id, Address: prefix, Ends: now.Add(left)})
 	}
-	if err := os.Remove(file); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the record of a lease: %w", err)
-	}
-	return nil
+	return Forget(file)
 }
 
 // clientID is what the host's client calls itself: systemd-networkd writes it down, NetworkManager uses the MAC.
@@ -263,7 +261,7 @@ func (f *Follower) route(link string, a Answer) error {
 		return err
 	}
 	for _, r := range routes {
-		if r.Dest.Bits() != 0 || !r.Dest.Addr().Is4() || r.NextHop == a.Router {
+		if r.Dest.Bits() != 0 || !r.Dest.Addr().Is4() || r.NextHop == a.Router || !node.IsConfigured(r) {
 			continue
 		}
 		r.NextHop, r.Source, r.Others = a.Router, netip.Addr{}, nil

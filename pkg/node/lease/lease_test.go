@@ -43,6 +43,7 @@ func (w *world) Routes(string) ([]netdev.Route, error) {
 	return []netdev.Route{
 		{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: w.gateway, Link: "breth0", Metric: 100, Source: first.Addr()},
 		{Dest: netip.MustParsePrefix("198.51.100.0/24"), NextHop: netip.MustParseAddr("192.0.2.9"), Link: "breth0"},
+		{Dest: netip.MustParsePrefix("0.0.0.0/0"), NextHop: netip.MustParseAddr("192.0.2.9"), Link: "breth0", Metric: 20, Protocol: 186}, // of BGP
 	}, nil
 }
 func (w *world) ReplaceAddr(_ string, p netip.Prefix, _ netdev.AddrOptions) error {

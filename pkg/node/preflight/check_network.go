@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,6 +20,9 @@ func uplink(f Facts) []Finding {
 	case g.Problem != nil:
 		return []Finding{fail("Set nodes.gatewayInterface to the NIC with the node's address, in a group of its own if only some nodes differ.",
 			"There is no uplink: %s.", g.Problem)}
+	case g.NextHopProblem != nil:
+		return []Finding{warn("Set nodes.gatewayNextHop to the router in the uplink's network, or give the uplink a default route.",
+			"The uplink is %s with %s, but %s.", cmp.Or(g.NIC, g.Bridge), addresses(g.Addresses), g.NextHopProblem)}
 	case g.TakenOver:
 		return pass("the agent has taken %s over: bridge %s has %s", g.NIC, g.Bridge, addresses(g.Addresses))
 	case g.NIC == "":

@@ -58,6 +58,9 @@ var unfit = []struct {
 	{"no CONFIG_NET_TC_SKB_EXT", func(f *Facts) { f.Kernel.Modules[skbExt] = Absent }, OffloadModules, Warn, "built without CONFIG_NET_TC_SKB_EXT"},
 	{"no act_ct", func(f *Facts) { f.Kernel.Modules["act_ct"] = Absent }, "offload-modules", Warn, "no module act_ct"},
 	{"gateway interface absent", func(f *Facts) { f.Gateway.Problem = errors.New("gateway interface ens1 is absent") }, "uplink", Fail, "gateway interface ens1 is absent"},
+	{"default route elsewhere", func(f *Facts) {
+		f.Gateway.NextHopProblem = errors.New("the IPv4 default route is on eno1, and not on gateway interface eth0")
+	}, "uplink", Warn, "the IPv4 default route is on eno1"},
 	{"NIC in legacy mode", func(f *Facts) { f.NIC.Mode = "legacy" }, "nic", Warn, "16 VFs are possible; the NIC is in legacy mode"},
 	{"NIC with limits", func(f *Facts) { f.NIC.Limit = "conntrack is not offloaded" }, "nic", Warn, "firmware 22.40.1000: conntrack is not offloaded"},
 	{"MTU larger than the underlay's", func(f *Facts) { f.Gateway.MTUProblem = errors.New("pod MTU 1500 and the tunnel's 58") }, "mtu", Fail, "pod MTU 1500"},

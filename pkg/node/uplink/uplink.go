@@ -147,7 +147,7 @@ func (m *Mover) record(ctx context.Context, c Change) (record, error) {
 	}
 	r.Addresses = st.Addrs[name]
 	for _, route := range st.Routes {
-		if route.Link == name {
+		if route.Link == name && node.IsConfigured(route) {
 			r.Routes = append(r.Routes, route)
 		}
 	}

@@ -225,8 +225,15 @@ func toSwitchdev() Change {
 // TestMover_RestoresNewNetdev: the driver makes a netdev with another name and MTU and without addresses.
 func TestMover_RestoresNewNetdev(t *testing.T) {
 	m := newMachine(t)
+	bgp := netdev.Route{Dest: netip.MustParsePrefix("198.51.100.0/24"), NextHop: netip.MustParseAddr("192.0.2.9"), Link: nicName, Protocol: 186}
+	nodetest.Must(t, m.ns.ReplaceRoute(bgp))
 	mover := m.agent("boot")
 	nodetest.Must(t, mover.Change(t.Context(), toSwitchdev()))
+	routes, err := m.ns.Routes(nicName)
+	nodetest.Must(t, err)
+	if slices.ContainsFunc(routes, func(r netdev.Route) bool { return r.Dest == bgp.Dest }) {
+		t.Error("a routing daemon's route is back, and it may have been withdrawn meanwhile")
+	}
 	if why := m.broken(); why != "" || m.mode != "switchdev" || m.paused != 0 || len(mover.Undone()) != 0 {
 		t.Errorf("%s; mode %s, %d pauses, undone %v", why, m.mode, m.paused, mover.Undone())
 	}

@@ -1,4 +1,12 @@
-package gateway
+// Package masquerade leads a node's own processes to services, by addresses of no physical network. It is pure.
+//
+// Place in the data flow:
+//
+//	ranges of services (flags, API), addresses of the node -> pkg/node/gateway's pass -> Subnets, Plan
+//	  -> masquerade addresses, routes and neighbours of the interface with the node's addresses
+//
+// The gateway bridge turns these addresses into those of the gateway router: docs/north-south.md.
+package masquerade
 
 import (
 	"net"
@@ -11,10 +19,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 )
 
-// serviceSubnets are the configured ranges of services and those of the API. Until the API is synced, they are those for
+// Subnets are the configured ranges of services and those of the API. Until the API is synced, they are those for
 // which the node has a route of an earlier agent. A range with the node's or the pods' own addresses is left out.
-func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, synced bool) (subnets, refused []netip.Prefix) {
-	link := hostLink(s, g)
+func Subnets(cfg node.Config, s node.State, link string, said []netip.Prefix, synced bool) (subnets, refused []netip.Prefix) {
 	if !synced {
 		for _, r := range s.Routes {
 			if r.Link == link && r.Protocol == node.ProtocolOurs && cfg.IsMasquerade(r.NextHop) && !cfg.IsMasquerade(r.Dest.Addr()) {
@@ -36,46 +43,53 @@ func serviceSubnets(cfg Config, s State, g Gateway, said []netip.Prefix, synced 
 	return subnets, refused
 }
 
-// planMasquerade gives the steps that lead the node's own processes to services
+// Want is what a node is to have.
+type Want struct {
+	// Link has the node's addresses, and Bridge is its gateway bridge, mostly the same.
+	Link, Bridge string
+	All          []flows.Masquerade
+	// MTU is that of pods.
+	MTU int
+}
+
+// Plan gives the steps that lead the node's own processes to services
 // by the gateway bridge, with packets that fit into those of pods.
-func planMasquerade(cfg Config, s State, g Gateway, mtu int) []node.Step {
-	link := hostLink(s, g)
-	all := flows.Masquerades(cfg.Zone.MasqueradeSubnets, s.Services, primary(cfg, s, link))
-	steps := masqueradeAddrs(s, link, all)
-	if link != g.Bridge {
-		steps = append(steps, masqueradeAddrs(s, g.Bridge, nil)...)
+func Plan(s node.State, w Want) []node.Step {
+	steps := addresses(s, w.Link, w.All)
+	if w.Link != w.Bridge {
+		steps = append(steps, addresses(s, w.Bridge, nil)...)
 	}
 	var want []netdev.Route
-	for _, m := range all {
+	for _, m := range w.All {
 		for _, services := range append(slices.Clone(m.Services), flows.Single(m.Elsewhere)) {
 			want = append(want, netdev.Route{
-				Dest: services, NextHop: m.NextHop, Link: link, Source: m.Host,
-				Table: node.TableMain, Protocol: node.ProtocolOurs, Metric: node.Metric(services.Addr()), MTU: mtu,
+				Dest: services, NextHop: m.NextHop, Link: w.Link, Source: m.Host,
+				Table: node.TableMain, Protocol: node.ProtocolOurs, Metric: node.Metric(services.Addr()), MTU: w.MTU,
 			})
 		}
 	}
-	for _, m := range all {
+	for _, m := range w.All {
 		// Else an answer to the router would come from the host's masquerade address.
 		want = append(want, netdev.Route{
-			Dest: flows.Single(m.Router), Link: link, Source: m.Address,
+			Dest: flows.Single(m.Router), Link: w.Link, Source: m.Address,
 			Table: node.TableMain, Protocol: node.ProtocolOurs, Metric: node.Metric(m.Address),
 		})
 	}
-	steps = append(steps, node.PlanRoutes(s.State, link, want)...)
+	steps = append(steps, node.PlanRoutes(s, w.Link, want)...)
 	if len(steps) > 0 {
-		for _, m := range all {
+		for _, m := range w.All {
 			for _, addr := range []netip.Addr{m.Router, m.NextHop} {
 				mac := net.HardwareAddr(contract.MACFromAddress(addr))
-				steps = append(steps, node.PinNeighbor{Neighbor: netdev.Neighbor{Link: link, Addr: addr, MAC: mac}})
+				steps = append(steps, node.PinNeighbor{Neighbor: netdev.Neighbor{Link: w.Link, Addr: addr, MAC: mac}})
 			}
 		}
 	}
 	return steps
 }
 
-// masqueradeAddrs gives the host its masquerade address, as one that the kernel does not
+// addresses gives the host its masquerade address, as one that the kernel does not
 // choose for anything else.
-func masqueradeAddrs(s State, link string, all []flows.Masquerade) []node.Step {
+func addresses(s node.State, link string, all []flows.Masquerade) []node.Step {
 	var steps []node.Step
 	var want []netip.Prefix
 	for _, m := range all {
