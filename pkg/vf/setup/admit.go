@@ -21,6 +21,15 @@ type way struct {
 	NICs []string
 }
 
+// afterBoot is the way of a NIC that was set up before the host has booted, on a node whose pods have no network yet.
+// No pod is interrupted, so the NIC waits neither for a drain nor for a turn.
+func (w way) afterBoot(s State, pf *vf.PF) way {
+	if saved, has := s.Saved.PFs[pf.Name]; has && saved.Boot != s.Boot && s.Idle {
+		w.Drain, w.Turn = v1alpha1.DrainNone, true
+	}
+	return w
+}
+
 // admit gives the steps that may be applied now. Otherwise the Change says why not: first what waiting does not end,
 // then whose turn it is, then which pods are in the way.
 func (w way) admit(s State, pf *vf.PF, c *Change, steps []Step) []Step {

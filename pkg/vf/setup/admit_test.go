@@ -119,3 +119,54 @@ func TestTurn_OfChangesThatInterrupt(t *testing.T) {
 		t.Errorf("with its turn: %+v, %d restarts", got, w.restarts)
 	}
 }
+
+// TestReboot_UplinkIsSetUpBeforePodsHaveNetwork: an unplanned boot resets the mode of a NIC with the node's
+// address. Pods are bound to the node, and none of them has its network yet.
+func TestReboot_UplinkIsSetUpBeforePodsHaveNetwork(t *testing.T) {
+	for name, c := range map[string]struct {
+		set   func(*world)
+		state v1alpha1.PolicyState
+	}{
+		"no pod has its network": {func(w *world) { w.idle = true }, v1alpha1.PolicyApplied},
+		"pods have it":           {func(*world) {}, v1alpha1.PolicyDrainNeeded},
+		"a pod has a VF":         {func(w *world) { w.idle, w.cards[first].vfs, w.used[vfName(first, 0)] = true, 1, "pod a/b" }, v1alpha1.PolicyDrainNeeded},
+		"not set up before":      {func(w *world) { w.idle, w.file = true, w.file+".other" }, v1alpha1.PolicyDrainNeeded},
+		"the change was undone":  {func(w *world) { w.idle, w.undone = true, map[string]uplink.Undone{first: {Reason: "p/1"}} }, v1alpha1.PolicyFailed},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
+			w.cards[first].master, w.cordoned = ovsDatapath, true
+			p := policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 2, OVSHWOffload: new(bool), UplinkChange: v1alpha1.UplinkInPlace})
+			w.policies = []*v1alpha1.OffloadPolicy{p}
+			if got := w.pass().Results()[0].State; got != v1alpha1.PolicyApplied {
+				t.Fatalf("before the boot the policy is %s", got)
+			}
+			w.boot, w.cards[first] = "boot-2", bare("mlx5_core")
+			w.cards[first].master, w.cordoned, w.pods, p.Status.Changing = ovsDatapath, false, []string{"pod a/b"}, nil
+			c.set(w)
+			r := w.agent()
+			_, isWaiting := r.saved.PFs[first]
+			if isReturned(r) == isWaiting {
+				t.Errorf("pods wait for the NIC: %t", isWaiting)
+			}
+			if err := r.pass(t.Context()); err != nil || !isReturned(r) {
+				t.Errorf("after a pass: %v, and pods need not wait: %t", err, isReturned(r))
+			}
+			if got := r.Results()[0]; got.State != c.state {
+				t.Errorf("%+v, want %s", got, c.state)
+			}
+			if saved := r.saved.PFs[first]; c.state == v1alpha1.PolicyApplied && (saved.Boot != "boot-2" || saved.Drain == v1alpha1.DrainNone) {
+				t.Errorf("the record is %+v", saved)
+			}
+		})
+	}
+}
+
+func isReturned(r *Runner) bool {
+	select {
+	case <-r.Returned():
+		return true
+	default:
+		return false
+	}
+}

@@ -28,7 +28,7 @@ func bondNode(t *testing.T, spoil *strings.Replacer) State {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return State{PFs: inv.PFs, Bonds: inv.Bonds, Boot: "boot-1", Node: "n1", Cordoned: true, Units: map[string]string{}}
+	return State{PFs: inv.PFs, Bonds: inv.Bonds, Boot: "boot-1", Node: "n1", Users: Users{Cordoned: true}, Units: map[string]string{}}
 }
 
 // TestBond_PlansOfArchive: both ports of one card go from legacy to switchdev mode with VFs, in place one after the other,

@@ -28,7 +28,10 @@ func (h *host) observe() (State, error) {
 	}
 	st := State{
 		PFs: inv.PFs, Bonds: inv.Bonds, InUse: h.deps.InUse(), Boot: h.boot, OVS: h.deps.OVS.Observe(), Saved: h.saved.clone(),
-		Pods: h.deps.Busy.Pods(), Undone: h.deps.Busy.Uplinks.Undone(), Units: units, DPU: h.deps.Busy.DPU,
+		Users: Users{Pods: h.deps.Busy.Pods()}, Undone: h.deps.Busy.Uplinks.Undone(), Units: units, DPU: h.deps.Busy.DPU,
+	}
+	if idle := h.deps.Busy.Idle; idle != nil {
+		st.Idle = idle()
 	}
 	if node := h.deps.NodeObject(); node != nil {
 		st.Node, st.Cordoned = node.Name, node.Spec.Unschedulable

@@ -111,7 +111,7 @@ func planApply(s State, pf *vf.PF, want Want) Change {
 		c.NoLAG = true
 		return c
 	}
-	if steps = want.admit(s, pf, &c, steps); c.Refused != "" {
+	if steps = want.afterBoot(s, pf).admit(s, pf, &c, steps); c.Refused != "" {
 		return c
 	}
 	if saved, has := s.Saved.PFs[pf.Name]; !has || saved.Boot != s.Boot {

@@ -63,6 +63,8 @@ type Busy struct {
 	Uplinks Uplinks
 	// Pods are those of the node that a drain moves.
 	Pods func() []string
+	// Idle says that no pod of the node has its network, and that none gets it before Returned; nil: some may have it.
+	Idle func() bool
 	// UnitDir is where the host's systemd finds units; empty: the host has none.
 	UnitDir string
 	// DPU says that the host has a DPU.
@@ -99,6 +101,8 @@ type Runner struct {
 	mu       sync.Mutex
 	results  []v1alpha1.PolicyResult
 	reserved map[string]int // by PF
+	returned chan struct{}
+	once     sync.Once // closes returned
 }
 
 // New makes a Runner with its checkpoint in a file; nothing is touched before Run.
@@ -107,7 +111,13 @@ func New(file, boot string, deps Deps) (*Runner, error) {
 	if _, err := durable.Load(file, &saved); err != nil {
 		return nil, fmt.Errorf("reading the original state of NICs: %w", err)
 	}
-	r := &Runner{host: &host{deps: deps, file: file, boot: boot, saved: saved}, reserved: saved.Reserved}
+	r := &Runner{
+		host:     &host{deps: deps, file: file, boot: boot, saved: saved},
+		reserved: saved.Reserved, returned: make(chan struct{}),
+	}
+	if !saved.isReset(boot) {
+		r.once.Do(func() { close(r.returned) })
+	}
 	lc := reconcile.Defaults("offloadpolicy")
 	lc.Logger, lc.Registerer = deps.Logger, deps.Registerer
 	r.loop = reconcile.NewSingle(lc, r.pass)
@@ -120,6 +130,10 @@ func (r *Runner) Mark() { r.loop.Mark() }
 
 // Run applies policies until ctx ends; it leaves the NICs as they are.
 func (r *Runner) Run(ctx context.Context) error { return r.loop.Run(ctx) }
+
+// Returned is closed when NICs that the host's boot has reset are set up again as far as they can be. Until then a
+// change of the uplink need not wait for pods.
+func (r *Runner) Returned() <-chan struct{} { return r.returned }
 
 // Results say what became of the policies on this node.
 func (r *Runner) Results() []v1alpha1.PolicyResult {
@@ -262,6 +276,7 @@ func (r *Runner) publish(policies []*v1alpha1.OffloadPolicy, results []v1alpha1.
 	r.mu.Lock()
 	r.results = results
 	r.mu.Unlock()
+	r.once.Do(func() { close(r.returned) })
 	r.deps.Changed()
 }
 

@@ -24,14 +24,21 @@ type State struct {
 	Saved Checkpoint
 	// Node is the node's name.
 	Node string
-	// Pods are those that a change of the uplink interrupts, and a drain moves.
-	Pods []string
-	// Cordoned says that no new pods come.
-	Cordoned bool
+	Users
 	// Undone are changes of an uplink that cut the node off, by PCI address.
 	Undone map[string]uplink.Undone
 	// Units are the host's units by PCI address; nil: the host has no systemd.
 	Units map[string]string
+}
+
+// Users are the pods that have the node's network.
+type Users struct {
+	// Pods are those that a change of the uplink interrupts, and a drain moves.
+	Pods []string
+	// Cordoned says that no new pods come.
+	Cordoned bool
+	// Idle says that no pod of the node has its network yet, as after a boot.
+	Idle bool
 }
 
 // OVS is its configuration, and whether a supervisor would start ovs-vswitchd
@@ -55,6 +62,16 @@ type Checkpoint struct {
 
 func (c Checkpoint) clone() Checkpoint {
 	return Checkpoint{PFs: maps.Clone(c.PFs), OVS: maps.Clone(c.OVS), Reserved: maps.Clone(c.Reserved), Units: maps.Clone(c.Units)}
+}
+
+// isReset says that a boot of the host has reset a PF that was set up in an earlier boot.
+func (c Checkpoint) isReset(boot string) bool {
+	for _, pf := range c.PFs {
+		if pf.Boot != boot {
+			return true
+		}
+	}
+	return false
 }
 
 // Original is a PF before the first change of a boot of the host.

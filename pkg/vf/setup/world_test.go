@@ -65,6 +65,7 @@ type world struct {
 	// What is left of a drain, and changes of an uplink that were undone.
 	pods     []string
 	cordoned bool
+	idle     bool
 	undone   map[string]uplink.Undone
 	events   []string
 	units    string // directory
@@ -284,7 +285,7 @@ func (w *world) agent() *Runner {
 		NodeObject: func() *corev1.Node {
 			return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", Labels: w.labels}, Spec: corev1.NodeSpec{Unschedulable: w.cordoned}}
 		},
-		Busy:      Busy{Pods: func() []string { return w.pods }, Uplinks: uplinks{w}, UnitDir: w.units, DPU: w.dpu},
+		Busy:      Busy{Pods: func() []string { return w.pods }, Idle: func() bool { return w.idle }, Uplinks: uplinks{w}, UnitDir: w.units, DPU: w.dpu},
 		Inventory: w.inventory, InUse: w.users, Hold: w.hold,
 		NIC: w, OVS: ovs, Changed: func() {}, Warn: func(message string) { w.events = append(w.events, message) },
 		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
