@@ -95,6 +95,9 @@ func (o options) run(ctx context.Context) error {
 	if err := t.make(ctx); err != nil {
 		return err
 	}
+	if _, err := t.output(ctx, t.dir, unitTests...); err != nil {
+		return fmt.Errorf("the unit tests fail without a change: %w", err)
+	}
 	done, err := os.ReadFile(o.file)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
@@ -152,6 +155,8 @@ type level struct {
 	args []string
 }
 
+var unitTests = []string{"go", "test", "-vet=off", "./..."}
+
 // try makes a change, and says what saw it: the kind of tests, and the first tests that failed.
 func (t tree) try(ctx context.Context, s site) (string, error) {
 	name := filepath.Join(t.dir, s.file)
@@ -166,7 +171,7 @@ func (t tree) try(ctx context.Context, s site) (string, error) {
 	if t.command(ctx, t.dir, "go", "build", "./pkg/...", "./cmd/...") != nil {
 		return "compiler", ctx.Err()
 	}
-	levels := []level{{"unit tests", []string{"go", "test", "-vet=off", "./..."}}}
+	levels := []level{{"unit tests", unitTests}}
 	if t.inLabs {
 		areas, err := t.areas(ctx, s.file)
 		if err != nil {
