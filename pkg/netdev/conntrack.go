@@ -14,7 +14,7 @@ import (
 // "tcp"), who asked, where, and who answers, and says how many. Of TCP it deletes only
 // entries without an answer, since TCP asks again. It reads the whole table.
 func (n *NS) Forget(stale func(protocol string, client, asked, server netip.AddrPort) bool) (int, error) {
-	handle, err := netlink.NewHandleAt(n.ns, unix.NETLINK_NETFILTER)
+	handle, err := openHandle(n.ns, unix.NETLINK_NETFILTER)
 	if err != nil {
 		return 0, fmt.Errorf("opening conntrack: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
@@ -82,6 +83,8 @@ type Settings struct {
 	MTU   int
 	MAC   net.HardwareAddr
 	Alias string
+	// NoAlias removes the alias.
+	NoAlias bool
 	// NoLinkLocal keeps the kernel from making an IPv6 link-local address, and
 	// so from sending anything by itself; effective before the link goes up.
 	NoLinkLocal bool
@@ -106,12 +109,28 @@ func (n *NS) Link(name string) (Link, error) {
 
 // Links lists all links of the namespace.
 func (n *NS) Links() ([]Link, error) {
-	list, err := retryDump(n.handle.LinkList)
+	links, err := retryDump(n.dumpLinks)
 	if err != nil {
 		return nil, fmt.Errorf("listing links: %w", err)
 	}
-	links := make([]Link, len(list))
-	for i, l := range list {
+	return links, nil
+}
+
+// dumpLinks is the library's LinkList without the VFs of each PF, as openHandle says.
+func (n *NS) dumpLinks() ([]Link, error) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	request.Sockets = n.links
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	answers, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if err != nil {
+		return nil, err
+	}
+	links := make([]Link, len(answers))
+	for i, answer := range answers {
+		l, err := netlink.LinkDeserialize(nil, answer)
+		if err != nil {
+			return nil, err
+		}
 		links[i] = fromNetlink(l)
 	}
 	return links, nil
@@ -160,7 +179,7 @@ func (n *NS) SetLink(name string, s Settings) error {
 		{"no master", s.NoMaster, func() error { return n.handle.LinkSetNoMaster(l) }},
 		{"MTU", s.MTU != 0, func() error { return n.handle.LinkSetMTU(l, s.MTU) }},
 		{"MAC", s.MAC != nil, func() error { return n.handle.LinkSetHardwareAddr(l, s.MAC) }},
-		{"alias", s.Alias != "", func() error { return n.handle.LinkSetAlias(l, s.Alias) }},
+		{"alias", s.Alias != "" || s.NoAlias, func() error { return n.handle.LinkSetAlias(l, s.Alias) }},
 		{"IPv6 address mode", s.NoLinkLocal, func() error { return noLinkLocal(n, l) }},
 		{"ARP", s.NoARP, func() error { return n.handle.LinkSetARPOff(l) }},
 		{"state up", s.State == Up, func() error { return n.handle.LinkSetUp(l) }},

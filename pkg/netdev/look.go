@@ -59,7 +59,7 @@ func Chains(n *NS) ([]Chain, error) {
 // HasGenericFamily reports whether the kernel has a family of generic netlink, such as ovs_datapath of its module
 // openvswitch.
 func HasGenericFamily(n *NS, name string) bool {
-	handle, err := netlink.NewHandleAt(n.ns, unix.NETLINK_GENERIC)
+	handle, err := openHandle(n.ns, unix.NETLINK_GENERIC)
 	if err != nil {
 		return false
 	}
@@ -75,7 +75,7 @@ func HasGenericFamily(n *NS, name string) bool {
 // Format: OVS_DP_CMD_GET of linux/openvswitch.h.
 func RecirculationShared(n *NS) (shared, known bool) {
 	const get, version, header, userFeatures, sharing = 3, 2, 4, 5, 1 << 2 // OVS_DP_F_TC_RECIRC_SHARING
-	handle, err := netlink.NewHandleAt(n.ns, unix.NETLINK_GENERIC)
+	handle, err := openHandle(n.ns, unix.NETLINK_GENERIC)
 	if err != nil {
 		return false, false
 	}

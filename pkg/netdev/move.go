@@ -80,7 +80,11 @@ func (n *NS) SetAltNames(index int, names []string) error {
 	}
 	for _, name := range names {
 		if !slices.Contains(l.Attrs().AltNames, name) {
-			if err := n.handle.LinkAddAltName(l, name); err != nil {
+			err := n.handle.LinkAddAltName(l, name)
+			if errors.Is(err, os.ErrExist) {
+				err = ErrExists
+			}
+			if err != nil {
 				return fmt.Errorf("giving name %s to link %s: %w", name, l.Attrs().Name, err)
 			}
 		}
@@ -105,7 +109,7 @@ func (n *NS) MoveRDMA(device, to string) error {
 		return err
 	}
 	defer func() { _ = ns.Close() }()
-	handle, err := netlink.NewHandleAt(n.ns, unix.NETLINK_RDMA)
+	handle, err := openHandle(n.ns, unix.NETLINK_RDMA)
 	if err != nil {
 		return fmt.Errorf("opening RDMA netlink: %w", err)
 	}

@@ -2,6 +2,7 @@ package netdev
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -18,6 +19,7 @@ import (
 // NS is one network namespace. It is safe for concurrent use.
 type NS struct {
 	handle *netlink.Handle
+	links  map[int]*nl.SocketHandle // for the list of links, which the library cannot ask for without VFs
 	ns     netns.NsHandle
 	own    bool // the process's own namespace: no thread has to enter it
 }
@@ -39,12 +41,35 @@ func Open(path string) (*NS, error) {
 		_ = ns.Close()
 		return nil, fmt.Errorf("opening namespace %q: not a network namespace", path)
 	}
-	handle, err := netlink.NewHandleAt(ns, unix.NETLINK_ROUTE)
-	if err != nil {
+	n := &NS{ns: ns, own: path == ""}
+	if n.handle, err = openHandle(ns, unix.NETLINK_ROUTE); err != nil {
 		_ = ns.Close()
 		return nil, fmt.Errorf("entering namespace %q: %w", path, err)
 	}
-	return &NS{handle: handle, ns: ns, own: path == ""}, nil
+	if n.links, err = openSocket(ns, unix.NETLINK_ROUTE); err != nil {
+		_, _ = n.handle.Close(), ns.Close()
+		return nil, fmt.Errorf("entering namespace %q: %w", path, err)
+	}
+	return n, nil
+}
+
+// openHandle makes a handle of the library that never asks for the VFs of a PF with its link. Their statistics are a
+// command of the firmware for each VF, under the kernel's lock of links, and those of 222 VFs do not fit a message.
+func openHandle(ns netns.NsHandle, protocol int) (*netlink.Handle, error) {
+	handle, err := netlink.NewHandleAt(ns, protocol)
+	if err != nil {
+		return nil, err
+	}
+	return handle.DisableVFInfoCollection(), nil
+}
+
+// openSocket makes what a request of ours is sent by.
+func openSocket(ns netns.NsHandle, protocol int) (map[int]*nl.SocketHandle, error) {
+	socket, err := nl.GetNetlinkSocketAt(ns, netns.None(), protocol)
+	if err != nil {
+		return nil, err
+	}
+	return map[int]*nl.SocketHandle{protocol: {Socket: socket}}, nil
 }
 
 // Same reports whether the path is the process's own namespace.
@@ -56,13 +81,9 @@ func Same(path string) bool {
 	return a.Dev == b.Dev && a.Ino == b.Ino
 }
 
-// Close gives the namespace and its socket back.
+// Close gives the namespace and its sockets back.
 func (n *NS) Close() error {
-	err := n.handle.Close()
-	if nsErr := n.ns.Close(); err == nil {
-		err = nsErr
-	}
-	return err
+	return errors.Join(n.handle.Close(), n.links[unix.NETLINK_ROUTE].Close(), n.ns.Close())
 }
 
 // Sysctl writes a value such as "2" to a path such as

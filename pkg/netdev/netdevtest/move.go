@@ -47,7 +47,13 @@ func (n *FakeNS) SetAltNames(index int, names []string) error {
 		if l == nil {
 			return fmt.Errorf("further names of link %d: %w", index, netdev.ErrNotFound)
 		}
-		l.AltNames = slices.Clone(names)
+		l.AltNames = nil
+		for _, name := range names {
+			if s.nameInUse(name, l) {
+				return fmt.Errorf("giving name %s to link %s: %w", name, l.Name, netdev.ErrExists)
+			}
+			l.AltNames = append(l.AltNames, name)
+		}
 		return nil
 	})
 }

@@ -56,7 +56,9 @@ func (n *FakeNS) AddVeth(v netdev.Veth) error {
 func (n *FakeNS) SetLink(name string, s netdev.Settings) error {
 	return n.fake.onLink(n.path, "SetLink", name, func(l *fakeLink) error {
 		l.MTU = cmp.Or(s.MTU, l.MTU)
-		l.Alias = cmp.Or(s.Alias, l.Alias)
+		if l.Alias = cmp.Or(s.Alias, l.Alias); s.NoAlias {
+			l.Alias = s.Alias
+		}
 		l.NoARP = l.NoARP || s.NoARP
 		if s.MAC != nil {
 			l.MAC = slices.Clone(s.MAC)
