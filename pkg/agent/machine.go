@@ -13,6 +13,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/devlink"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -24,7 +25,7 @@ const (
 // machine is the kernel that the agent runs on, in the node's own network namespace.
 type machine struct {
 	netns     *netdev.NS
-	kernel    *netdev.Devices
+	kernel    *devlink.Devices
 	inventory *vf.Node
 	devices   *vf.Live
 }
@@ -34,7 +35,7 @@ func openMachine(sysfs string, log *slog.Logger) (*machine, error) {
 	if err != nil {
 		return nil, err
 	}
-	kernel, err := netdev.OpenDevices(netns)
+	kernel, err := devlink.Open(netns)
 	if err != nil {
 		_ = netns.Close()
 		return nil, err

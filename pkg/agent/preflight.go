@@ -25,7 +25,7 @@ func Preflight(cfg Config, root string, hostOVS bool) (preflight.Report, error) 
 
 // nic is what the inventory says of the device under a link.
 func (m *machine) nic(link string) preflight.NIC {
-	driver, firmware := netdev.Firmware(m.kernel, link)
+	driver, firmware := netdev.Firmware(m.kernel.Devices, link)
 	found := preflight.NIC{Driver: driver, Firmware: firmware}
 	inventory, err := m.inventory.Read()
 	if err != nil {

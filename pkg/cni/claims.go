@@ -12,6 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/ledger"
 )
 
@@ -149,7 +150,7 @@ func (s *Server) needsRestore(c ledger.Claim) bool {
 		return false
 	}
 	v, err := s.deps.Functions.VF(c.Device)
-	if err != nil || v.Driver == "" || v.Switchdev && v.Representor == "" {
+	if err != nil || v.Driver == "" || v.Mode == vf.Switchdev && v.Representor == "" {
 		return false
 	}
 	if !s.deps.Functions.Mover.Attached(c) {

@@ -100,7 +100,7 @@ func (n *nic) start() {
 		Mover: attach.New(attach.Deps{
 			Ledger: n.led, Host: n.host, PF: n.host, Ethtool: n.host, Inode: n.net.Inode, Log: slog.New(slog.DiscardHandler),
 			Open:      func(path string) (attach.Netns, error) { return n.net.Open(path) },
-			Exclusive: func() bool { return n.inv.RDMA == "exclusive" },
+			Exclusive: func() (bool, error) { return n.inv.RDMA == "exclusive", nil },
 			Present:   n.present,
 			Use:       func(string) (string, error) { return n.use, nil },
 			RDMA:      n.rdma,

@@ -52,7 +52,11 @@ func (f *facts) representor(details *contract.DPUConnection) (vf.Representor, er
 	if inventory == nil {
 		return vf.Representor{}, fmt.Errorf("%w: the DPU's devices are not known yet", reconcile.ErrNotReady)
 	}
-	return find(*inventory, f.Serves, details)
+	found, err := find(*inventory, f.Serves, details)
+	if err != nil && slices.ContainsFunc(inventory.PFs, func(pf vf.PF) bool { return pf.Eswitch.Mode == vf.Unknown }) {
+		err = fmt.Errorf("%w: a NIC of the DPU does not say in which mode its eswitch is: %w", reconcile.ErrNotReady, err)
+	}
+	return found, err
 }
 
 // holder names the other owner of a representor: the live pod whose port it is, or, if it is no port, the host's

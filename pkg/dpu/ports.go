@@ -198,7 +198,7 @@ func (p *Ports) held(plugged []plug.Plugged) map[contract.Owner]bool {
 			stale[port.Pod] = true
 		}
 	}
-	if p.guard.allow(len(stale), len(plugged), time.Now()) {
+	if p.guard.allow(len(stale), len(plugged), p.facts.problem() != nil, time.Now()) {
 		return nil
 	}
 	return stale

@@ -12,6 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // A restarted agent applies the changes that it has missed.
@@ -176,6 +177,36 @@ func TestRecovery_SilentNICKeepsPorts(t *testing.T) {
 	}
 }
 
+// TestRecovery_BusyNICKeepsFewPorts: a NIC that is in no switchdev mode, or does not say so, while a firmware starts or
+// VFs are made, takes no ports away, however few there are.
+func TestRecovery_BusyNICKeepsFewPorts(t *testing.T) {
+	for _, mode := range []vf.Mode{vf.Legacy, vf.NoSwitch, vf.Unknown} {
+		p := newPair(t)
+		p.start()
+		for i, name := range []string{"a", "b"} {
+			p.running(name, i, "s")
+		}
+		busy := clone(p.inv)
+		for i := range busy.PFs {
+			busy.PFs[i].Eswitch.Mode = mode
+		}
+		p.current().SetInventory(busy)
+		for _, name := range []string{"a", "b"} {
+			p.current().Changed(contract.PodOwner("default", name))
+		}
+		p.addPod("new") // whose turn comes after theirs
+		p.write("new", vfDetails(7, "s"))
+		if mode != vf.Unknown {
+			p.wantError("new", "no function pf0vf7")
+		}
+		p.wantPorts("rep0 default_a s", "rep1 default_b s")
+		p.current().SetInventory(p.inv)
+		p.wantReady("a", "s")
+		p.wantReady("b", "s")
+		p.wantPorts("rep0 default_a s", "rep1 default_b s")
+	}
+}
+
 // countingPlugger counts how often all ports are asked for.
 type countingPlugger struct {
 	plug.Plugger
@@ -216,18 +247,22 @@ func TestGuard_AllowsMassDeletionAtSecondLook(t *testing.T) {
 	g := guard{stopped: func(int, int) {}}
 	for _, step := range []struct {
 		stale, total int
+		noSwitch     bool
 		after        time.Duration
 		want         bool
 	}{
-		{20, 20, 0, true},  // few
-		{30, 300, 0, true}, // a tenth
-		{31, 300, 0, false},
-		{31, 300, secondLook / 2, false}, // too soon
-		{2, 300, secondLook / 2, true},   // it was nothing
-		{31, 300, secondLook, false},     // begins anew
-		{31, 300, 2 * secondLook, true},
+		{20, 20, false, 0, true},  // few
+		{30, 300, false, 0, true}, // a tenth
+		{31, 300, false, 0, false},
+		{31, 300, false, secondLook / 2, false}, // too soon
+		{2, 300, false, secondLook / 2, true},   // it was nothing
+		{31, 300, false, secondLook, false},     // begins anew
+		{31, 300, false, 2 * secondLook, true},
+		{0, 3, true, 2 * secondLook, true},
+		{3, 3, true, 2 * secondLook, false}, // few, and no NIC that could have any
+		{3, 3, true, 3 * secondLook, true},
 	} {
-		if got := g.allow(step.stale, step.total, start.Add(step.after)); got != step.want {
+		if got := g.allow(step.stale, step.total, step.noSwitch, start.Add(step.after)); got != step.want {
 			t.Errorf("%+v: %t", step, got)
 		}
 	}

@@ -18,18 +18,18 @@ import (
 type Devices struct {
 	ns      *NS
 	generic *netlink.Handle
-	rdma    *netlink.Handle // nil: a kernel without RDMA
+	devlink map[int]*nl.SocketHandle // for questions to one instance, which the library has not
+	rdma    *netlink.Handle          // nil: a kernel without RDMA
 	ethtool *ethtool.Ethtool
 
-	mu    sync.Mutex
-	ports map[string]DevlinkPort // of the last dump, by netdev
+	mu     sync.Mutex
+	family int // of generic netlink; 0 before the first question
 }
 
-// DevlinkDevice is one instance, named as devlink(8) does: pci/0000:03:00.0.
-type DevlinkDevice struct {
-	Bus, Name string
-	// Mode is legacy, switchdev, "unknown" for one that is newer than we are,
-	// or "" where the device has no answer.
+// Eswitch is what a NIC says of its embedded switch.
+type Eswitch struct {
+	// Mode is legacy, switchdev, "unknown" for one that is newer than we are, or "" for a NIC that has no eswitch, or
+	// none that this machine may ask for: mlx5 refuses a host whose DPU has it.
 	Mode string
 	// InlineMode and EncapMode are as in devlink(8), where the device has them.
 	InlineMode, EncapMode string
@@ -76,7 +76,11 @@ const (
 func OpenDevices(n *NS) (*Devices, error) {
 	d := &Devices{ns: n}
 	var err error
-	if d.generic, err = netlink.NewHandleAt(n.ns, unix.NETLINK_GENERIC); err != nil {
+	if d.generic, err = openHandle(n.ns, unix.NETLINK_GENERIC); err != nil {
+		return nil, fmt.Errorf("opening generic netlink: %w", err)
+	}
+	if d.devlink, err = openSocket(n.ns, unix.NETLINK_GENERIC); err != nil {
+		_ = d.generic.Close()
 		return nil, fmt.Errorf("opening generic netlink: %w", err)
 	}
 	// The socket belongs to the namespace in which it is made, for good.
@@ -85,10 +89,10 @@ func OpenDevices(n *NS) (*Devices, error) {
 		return err
 	})
 	if err != nil {
-		_ = d.generic.Close()
+		_, _ = d.generic.Close(), d.devlink[unix.NETLINK_GENERIC].Close()
 		return nil, fmt.Errorf("opening a socket for ethtool: %w", err)
 	}
-	if d.rdma, err = netlink.NewHandleAt(n.ns, unix.NETLINK_RDMA); err != nil {
+	if d.rdma, err = openHandle(n.ns, unix.NETLINK_RDMA); err != nil {
 		d.rdma = nil
 		if !errors.Is(err, unix.EPROTONOSUPPORT) {
 			return nil, errors.Join(fmt.Errorf("opening RDMA netlink: %w", err), d.Close())
@@ -100,45 +104,47 @@ func OpenDevices(n *NS) (*Devices, error) {
 // Close gives the sockets back.
 func (d *Devices) Close() error {
 	d.ethtool.Close()
-	err := d.generic.Close()
+	err := errors.Join(d.generic.Close(), d.devlink[unix.NETLINK_GENERIC].Close())
 	if d.rdma != nil {
 		err = errors.Join(err, d.rdma.Close())
 	}
 	return err
 }
 
-// Devlink lists the instances with the modes of their eswitches.
-func (d *Devices) Devlink() ([]DevlinkDevice, error) {
-	list, err := retryDump(d.generic.DevLinkGetDeviceList)
-	if err = withoutDevlink(err); err != nil {
-		return nil, fmt.Errorf("listing devlink devices: %w", err)
+// DevlinkRequest sends a request about an instance, or about all if bus is empty, and gives the answers. The error is the
+// kernel's number; ENOENT is a kernel without devlink.
+func (d *Devices) DevlinkRequest(command uint8, flags int, bus, device string, more ...nl.NetlinkRequestData) ([][]byte, error) {
+	family, err := d.devlinkFamily()
+	if err != nil {
+		return nil, err
 	}
-	out := make([]DevlinkDevice, len(list))
-	for i, dev := range list {
-		sw := dev.Attrs.Eswitch
-		out[i] = DevlinkDevice{
-			Bus: dev.BusName, Name: dev.DeviceName,
-			Mode: sw.Mode, InlineMode: sw.InlineMode, EncapMode: sw.EncapMode,
+	return retryDump(func() ([][]byte, error) {
+		request := nl.NewNetlinkRequest(family, flags)
+		request.Sockets = d.devlink
+		request.AddData(&nl.Genlmsg{Command: command, Version: nl.GENL_DEVLINK_VERSION})
+		if bus != "" {
+			request.AddData(nl.NewRtAttr(nl.DEVLINK_ATTR_BUS_NAME, nl.ZeroTerminated(bus)))
+			request.AddData(nl.NewRtAttr(nl.DEVLINK_ATTR_DEV_NAME, nl.ZeroTerminated(device)))
 		}
-	}
-	return out, nil
+		for _, data := range more {
+			request.AddData(data)
+		}
+		return request.Execute(unix.NETLINK_GENERIC, 0)
+	})
 }
 
-// DevlinkPorts lists the ports of all instances, in one dump.
-func (d *Devices) DevlinkPorts() ([]DevlinkPort, error) {
-	list, err := retryDump(d.generic.DevLinkGetAllPortList)
-	if err = withoutDevlink(err); err != nil {
-		return nil, fmt.Errorf("listing devlink ports: %w", err)
-	}
-	out, byNetdev := make([]DevlinkPort, len(list)), map[string]DevlinkPort{}
-	for i, port := range list {
-		out[i] = fromDevlinkPort(port)
-		byNetdev[out[i].Netdev] = out[i]
-	}
+// devlinkFamily asks until the kernel has devlink, which it then has for good.
+func (d *Devices) devlinkFamily() (int, error) {
 	d.mu.Lock()
-	d.ports = byNetdev
-	d.mu.Unlock()
-	return out, nil
+	defer d.mu.Unlock()
+	if d.family == 0 {
+		family, err := d.generic.GenlFamilyGet(nl.GENL_DEVLINK_NAME)
+		if err != nil {
+			return 0, err
+		}
+		d.family = int(family.ID)
+	}
+	return d.family, nil
 }
 
 // DevlinkParam gives the value of a parameter, such as true for esw_multiport,
@@ -158,53 +164,4 @@ func (d *Devices) DevlinkParam(bus, device, name string) (string, error) {
 		}
 	}
 	return fmt.Sprint(value.Data), nil
-}
-
-// withoutDevlink takes away the error of a kernel that has no devlink at all.
-func withoutDevlink(err error) error {
-	if errors.Is(err, unix.ENOENT) {
-		return nil
-	}
-	return err
-}
-
-func fromDevlinkPort(p *netlink.DevlinkPort) DevlinkPort {
-	out := DevlinkPort{
-		Bus: p.BusName, Device: p.DeviceName, Index: p.PortIndex, Netdev: p.NetdeviceName,
-		Controller: p.ControllerNumber, External: p.External,
-	}
-	if p.PfNumber != nil {
-		n := uint32(*p.PfNumber)
-		out.PF = &n
-	}
-	switch p.PortFlavour {
-	case nl.DEVLINK_PORT_FLAVOUR_PHYSICAL:
-		out.Flavour, out.Number = FlavourPhysical, p.PortNumber
-	case nl.DEVLINK_PORT_FLAVOUR_PCI_PF:
-		out.Flavour = FlavourPF
-	case nl.DEVLINK_PORT_FLAVOUR_PCI_VF:
-		out.Flavour = FlavourVF
-		if p.VfNumber != nil {
-			n := uint32(*p.VfNumber)
-			out.Number = &n
-		}
-	case nl.DEVLINK_PORT_FLAVOUR_PCI_SF:
-		out.Flavour, out.Number = FlavourSF, p.SfNumber
-	case nl.DEVLINK_PORT_FLAVOUR_VIRTUAL:
-		out.Flavour = FlavourVirtual
-	default:
-		out.Flavour = Flavour(fmt.Sprint(p.PortFlavour))
-	}
-	if p.Fn != nil {
-		out.Function = PortFunction{
-			Active:   p.Fn.State == nl.DEVLINK_PORT_FN_STATE_ACTIVE,
-			Attached: p.Fn.OpState == nl.DEVLINK_PORT_FN_OPSTATE_ATTACHED,
-		}
-		for _, b := range p.Fn.HwAddr {
-			if b != 0 {
-				out.Function.MAC = p.Fn.HwAddr
-			}
-		}
-	}
-	return out
 }

@@ -3,20 +3,40 @@ package netdev
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // SetEswitchMode sets the mode of the eswitch of a NIC on PCI: legacy or
 // switchdev. The driver makes and removes representors meanwhile, which takes
 // seconds.
 func (d *Devices) SetEswitchMode(address, mode string) error {
-	err := d.generic.DevLinkSetEswitchMode(&netlink.DevlinkDevice{BusName: "pci", DeviceName: address}, mode)
+	handle, err := openHandle(d.ns.ns, unix.NETLINK_GENERIC) // of its own: questions about other NICs do not wait
+	if err != nil {
+		return fmt.Errorf("opening generic netlink: %w", err)
+	}
+	defer func() { _ = handle.Close() }()
+	err = handle.DevLinkSetEswitchMode(&netlink.DevlinkDevice{BusName: "pci", DeviceName: address}, mode)
 	if err != nil {
 		return fmt.Errorf("setting the eswitch of pci/%s to %s: %w", address, mode, err)
+	}
+	return nil
+}
+
+// SetVFMAC sets what a VF will use when its driver starts, through its PF. A
+// driver that has started need not take notice.
+func (d *Devices) SetVFMAC(pf string, vf int, mac net.HardwareAddr) error {
+	l, err := find(d.ns, pf)
+	if err != nil {
+		return err
+	}
+	if err := d.ns.handle.LinkSetVfHardwareAddr(l, vf, mac); err != nil {
+		return fmt.Errorf("setting MAC %s of VF %d of %s: %w", mac, vf, pf, err)
 	}
 	return nil
 }

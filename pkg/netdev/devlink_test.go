@@ -2,7 +2,6 @@ package netdev_test
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"os"
 	"strings"
@@ -12,25 +11,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
-
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
-)
-
-// asks is what Devices and FakeDevices have in common.
-type asks interface {
-	Devlink() ([]netdev.DevlinkDevice, error)
-	DevlinkPorts() ([]netdev.DevlinkPort, error)
-	DevlinkParam(bus, device, name string) (string, error)
-	Features(link string) (netdev.Features, error)
-	RDMA() (string, []netdev.RDMADevice, error)
-}
-
-var (
-	_ asks = (*netdev.Devices)(nil)
-	_ asks = (*netdevtest.FakeDevices)(nil)
 )
 
 func openDevices(t *testing.T, ns *netdev.NS) *netdev.Devices {
@@ -39,33 +21,6 @@ func openDevices(t *testing.T, ns *netdev.NS) *netdev.Devices {
 	must(t, err)
 	t.Cleanup(func() { must(t, d.Close()) })
 	return d
-}
-
-// A new namespace has a loopback and no NIC, with devlink and RDMA in the
-// kernel or without.
-func TestDevices_NewNamespaceHasNoNIC(t *testing.T) {
-	test := func(t *testing.T, d asks) {
-		devices, err := d.Devlink()
-		must(t, err)
-		ports, err := d.DevlinkPorts()
-		must(t, err)
-		_, rdma, err := d.RDMA()
-		must(t, err)
-		if len(devices)+len(ports)+len(rdma) != 0 {
-			t.Errorf("%v, %v, %v in an empty namespace", devices, ports, rdma)
-		}
-		if value, err := d.DevlinkParam("pci", "0000:ff:1f.7", "esw_multiport"); err != nil || value != "" {
-			t.Errorf("parameter of a device that is not there: %q, %v", value, err)
-		}
-		if f, err := d.Features("lo"); err != nil || f.HWTC {
-			t.Errorf("features of lo: %+v, %v", f, err)
-		}
-		if _, err := d.Features("absent0"); !errors.Is(err, netdev.ErrNotFound) {
-			t.Errorf("features of a link that is not there: %v, want ErrNotFound", err)
-		}
-	}
-	t.Run("kernel", func(t *testing.T) { test(t, openDevices(t, open(t, netdevtest.NewNS(t)))) })
-	t.Run("fake", func(t *testing.T) { test(t, &netdevtest.FakeDevices{HWTC: map[string]bool{"lo": false}}) })
 }
 
 // A link that hardware could have is reported; a veth pair is not.
@@ -120,32 +75,6 @@ func TestUevent_GivesPathOfDevice(t *testing.T) {
 		if e, _ := netdev.Uevents([]byte(raw)); len(e) > 0 != (want != "") || want != "" && e[0].What != want {
 			t.Errorf("%q: %+v", raw, e)
 		}
-	}
-}
-
-func TestFromDevlinkPort_ReadsEachFlavour(t *testing.T) {
-	pf, vf, sf, controller, external := uint16(1), uint16(3), uint32(88), uint32(2), true
-	got := netdev.FromDevlinkPort(&netlink.DevlinkPort{
-		BusName: "pci", DeviceName: "0000:03:00.0", PortIndex: 4, NetdeviceName: "eth4",
-		PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_VF, PfNumber: &pf, VfNumber: &vf,
-		ControllerNumber: &controller, External: &external, Fn: &netlink.DevlinkPortFn{HwAddr: make([]byte, 6)},
-	})
-	if got.Flavour != netdev.FlavourVF || *got.PF != 1 || *got.Number != 3 || *got.Controller != 2 || !*got.External {
-		t.Errorf("VF port: %+v", got)
-	}
-	if got.Function.MAC != nil {
-		t.Errorf("zeros were taken for the MAC %s", got.Function.MAC)
-	}
-	got = netdev.FromDevlinkPort(&netlink.DevlinkPort{
-		PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_SF, PfNumber: &pf, SfNumber: &sf,
-		Fn: &netlink.DevlinkPortFn{HwAddr: podMAC, State: nl.DEVLINK_PORT_FN_STATE_ACTIVE, OpState: nl.DEVLINK_PORT_FN_OPSTATE_ATTACHED},
-	})
-	if got.Flavour != netdev.FlavourSF || *got.Number != 88 || got.Controller != nil || !got.Function.Active || !got.Function.Attached ||
-		got.Function.MAC.String() != podMAC.String() {
-		t.Errorf("SF port: %+v", got)
-	}
-	if got = netdev.FromDevlinkPort(&netlink.DevlinkPort{PortFlavour: nl.DEVLINK_PORT_FLAVOUR_PCI_VF}); got.PF != nil || got.Number != nil {
-		t.Errorf("port of a driver that tells nothing: %+v", got)
 	}
 }
 

@@ -9,13 +9,12 @@ import (
 
 // What the tests of the package call beside its API.
 var (
-	Absent          = absent
-	FromDevlinkPort = fromDevlinkPort
-	GroupSocket     = groupSocket
-	Inside          = inside
-	ParseAck        = parseAck
-	ParseCPUHit     = parseCPUHit
-	Uevents         = uevents
+	Absent      = absent
+	GroupSocket = groupSocket
+	Inside      = inside
+	ParseAck    = parseAck
+	ParseCPUHit = parseCPUHit
+	Uevents     = uevents
 )
 
 // FakeLibrary answers from a tree.

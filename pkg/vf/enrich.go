@@ -12,16 +12,12 @@ import (
 
 // Facts are what the kernel and the tables say of what was found.
 type Facts struct {
-	Devlink []netdev.DevlinkDevice
-	Ports   []netdev.DevlinkPort
-	Links   []netdev.Link
+	answers
+	Links []netdev.Link
 	// Addresses are by the index of their link.
 	Addresses map[int][]netip.Prefix
 	// HWTC is hw-tc-offload by link, of the links that are ports of an eswitch.
 	HWTC map[string]bool
-	// Multiport is esw_multiport by devlink device.
-	Multiport map[string]bool
-	RDMA      string
 	// Names by vendor, and by vendor and product.
 	Names map[[2]ID]netdev.PCIName
 	// Problems are what could not be had.
@@ -186,22 +182,24 @@ func eswitch(pf *PF, facts Facts) Eswitch {
 	if pf.TotalVFs > 0 {
 		out.Mode = Legacy
 	}
-	for _, d := range facts.Devlink {
-		if d.Bus != "pci" || d.Name != pf.Name {
-			continue
-		}
-		switch d.Mode {
-		case "":
-			return out
-		case string(Legacy), string(Switchdev):
-			out.Mode = Mode(d.Mode)
-		default:
-			out.Mode = Unknown
-			pf.Problems = append(pf.Problems, fmt.Sprintf("devlink answers an unknown eswitch mode: %s", d.Mode))
-		}
-		out.InlineMode, out.EncapMode = d.InlineMode, d.EncapMode
-		out.Multiport = facts.Multiport[d.Bus+"/"+d.Name]
+	if !pf.PCI.IsValid() {
+		return out
 	}
+	answer, answered := facts.Eswitches[pf.Name]
+	switch answer.Mode {
+	case "":
+		if !answered {
+			out.Mode = Unknown
+		}
+		return out
+	case string(Legacy), string(Switchdev):
+		out.Mode = Mode(answer.Mode)
+	default:
+		out.Mode = Unknown
+		pf.Problems = append(pf.Problems, fmt.Sprintf("devlink answers an unknown eswitch mode: %s", answer.Mode))
+	}
+	out.InlineMode, out.EncapMode = answer.InlineMode, answer.EncapMode
+	out.Multiport = facts.Multiport[pf.Name]
 	return out
 }
 

@@ -19,8 +19,9 @@ type Handle struct {
 	PFMAC MAC
 	// Function has the numbers of the eswitch. Where this side does not see the PF's, it is
 	// that of the PCI function, which is the same on cards that serve one host.
-	Function  PortName
-	Switchdev bool
+	Function PortName
+	// Mode is that of the PF's eswitch.
+	Mode Mode
 	// Representor is "" where the VF has none here, and Problem says why.
 	Representor string
 	Problem     error
@@ -33,7 +34,7 @@ func (i *Inventory) Handle(device string) (Handle, bool) {
 		return Handle{}, false
 	}
 	h := Handle{
-		Device: v.Name, Driver: v.Driver, VFIO: v.Vfio(), Switchdev: pf.Switchdev(),
+		Device: v.Name, Driver: v.Driver, VFIO: v.Vfio(), Mode: pf.Eswitch.Mode,
 		Function: PortName{Flavour: netdev.FlavourVF, PF: uint32(pf.PCI.Function), Number: uint32(v.Index)},
 	}
 	if pf.Number != nil {
@@ -46,7 +47,7 @@ func (i *Inventory) Handle(device string) (Handle, bool) {
 		}
 	}
 	switch {
-	case !h.Switchdev:
+	case !pf.Switchdev():
 		h.Problem = fmt.Errorf("VF %s: the eswitch of its PF %s is in mode %s, not switchdev", v.Name, pf.Name, pf.Eswitch.Mode)
 	case v.Representor == nil:
 		var problems []error

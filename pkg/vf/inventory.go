@@ -12,7 +12,7 @@ type Inventory struct {
 	PFs   []PF   `json:"pfs"`
 	Bonds []Bond `json:"bonds,omitempty"`
 	// RDMA is "exclusive" when each namespace has RDMA devices of its own,
-	// "shared" when it sees all, "" without RDMA.
+	// "shared" when it sees all, "" without RDMA, "unknown" without an answer.
 	RDMA string `json:"rdma,omitempty"`
 	// Problems are facts about no single device that could not be had.
 	Problems []string `json:"problems,omitempty"`
@@ -114,7 +114,7 @@ const (
 	NoSwitch  Mode = "none"
 	Legacy    Mode = "legacy"
 	Switchdev Mode = "switchdev"
-	Unknown   Mode = "unknown" // a mode newer than we are
+	Unknown   Mode = "unknown" // a mode newer than we are, or a NIC that has not answered yet
 )
 
 // Eswitch is a NIC's embedded switch. ID names the card: its PFs share it, and mlx5 has

@@ -2,6 +2,7 @@ package vf
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -41,10 +42,11 @@ func (l *Live) Inventory() *Inventory {
 }
 
 // VF finds a VF by its device's name. One that is not in the newest inventory, or
-// not with its representor, may be newer than the inventory: then VF takes an inventory.
+// not with its representor, may be newer than the inventory, and a NIC that had not answered may answer now: then VF takes
+// an inventory.
 func (l *Live) VF(device string) (Handle, error) {
 	if latest := l.Inventory(); latest != nil {
-		if h, ok := latest.Handle(device); ok && (h.Representor != "" || !h.Switchdev) {
+		if h, ok := latest.Handle(device); ok && (h.Representor != "" || h.Mode == Legacy || h.Mode == NoSwitch) {
 			return h, nil
 		}
 	}
@@ -61,12 +63,22 @@ func (l *Live) VF(device string) (Handle, error) {
 
 // Exclusive says whether each namespace has RDMA devices of its own. Like VF it
 // does not wait for the first inventory.
-func (l *Live) Exclusive() bool {
+func (l *Live) Exclusive() (bool, error) {
+	mode := rdmaUnknown
 	if latest := l.Inventory(); latest != nil {
-		return latest.RDMA == "exclusive"
+		mode = latest.RDMA
 	}
-	now, err := l.readNow()
-	return err == nil && now.RDMA == "exclusive"
+	if mode == rdmaUnknown {
+		now, err := l.readNow()
+		if err != nil {
+			return false, fmt.Errorf("asking for the RDMA namespace mode: %w", err)
+		}
+		mode = now.RDMA
+	}
+	if mode == rdmaUnknown {
+		return false, errors.New("the kernel does not answer which RDMA namespace mode it has")
+	}
+	return mode == "exclusive", nil
 }
 
 // readNow takes the inventory, once for callers that come one after the other: each pod

@@ -6,15 +6,18 @@ import (
 	"fmt"
 	"net/netip"
 	"reflect"
+	"sync"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
-// Kernel is what is asked about NICs; netdev.Devices has it.
+// Kernel is what is asked about NICs; devlink.Devices has it.
 type Kernel interface {
-	Devlink() ([]netdev.DevlinkDevice, error)
-	DevlinkPorts() ([]netdev.DevlinkPort, error)
+	// Eswitch asks a NIC on PCI. An error is no answer: the NIC may be in any mode.
+	Eswitch(address string) (netdev.Eswitch, error)
+	// DevlinkPorts are those of NICs on PCI.
+	DevlinkPorts(addresses ...string) ([]netdev.DevlinkPort, error)
 	DevlinkParam(bus, device, name string) (string, error)
 	Features(link string) (netdev.Features, error)
 	RDMA() (mode string, devices []netdev.RDMADevice, err error)
@@ -41,6 +44,9 @@ type Node struct {
 	Links  Links
 	Events Events // for Watch only
 	Names  *Names
+
+	mu   sync.Mutex
+	last answers
 }
 
 // Read takes the inventory. Part of it being unreadable is a problem in it; an
@@ -76,22 +82,10 @@ func (n *Node) facts(found Found, known features) (Facts, error) {
 	if f.Addresses, err = n.Links.AllAddrs(); err != nil {
 		return f, err
 	}
-	f.Devlink, err = n.Kernel.Devlink()
-	problem(err)
-	f.Ports, err = n.Kernel.DevlinkPorts()
-	problem(err)
-	f.RDMA, _, err = n.Kernel.RDMA()
-	problem(err)
-	f.Multiport = map[string]bool{}
-	for _, d := range f.Devlink {
-		if d.Mode != string(Switchdev) {
-			continue
-		}
-		value, err := n.Kernel.DevlinkParam(d.Bus, d.Name, "esw_multiport")
-		if !problem(err) {
-			f.Multiport[d.Bus+"/"+d.Name] = value == "true"
-		}
-	}
+	n.mu.Lock()
+	f.answers = n.last.ask(n.Kernel, found, problem)
+	n.last = f.answers
+	n.mu.Unlock()
 	f.HWTC = map[string]bool{}
 	indexes := map[string]int{}
 	for _, l := range f.Links {
@@ -128,10 +122,15 @@ const (
 	// many at once. maxDebounce is the longest delay.
 	debounce    = 100 * time.Millisecond
 	maxDebounce = time.Second
+	// minRetry and maxRetry limit how long after a question without an answer all is asked again: no event tells that
+	// a driver would answer now.
+	minRetry = time.Second
+	maxRetry = time.Minute
 )
 
 // Watch gives changed the inventory now and whenever it differs, until ctx
-// ends. Any error ends it too; its user starts it again.
+// ends. Any error ends it too; its user starts it again. An inventory with problems is
+// taken again, after as long as they have been there.
 func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -145,7 +144,17 @@ func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
 		return err
 	}
 	changed(last)
-	for awaitEvents(events, known.forget) {
+	whole := time.Now() // the last time when there was no problem
+	for {
+		var again <-chan time.Time
+		if len(last.Problems) > 0 {
+			again = time.After(min(max(time.Since(whole), minRetry), maxRetry))
+		} else {
+			whole = time.Now()
+		}
+		if !awaitEvents(events, again, known.forget) {
+			break
+		}
 		next, err := n.read(known)
 		if err != nil {
 			return err
@@ -161,14 +170,18 @@ func (n *Node) Watch(ctx context.Context, changed func(Inventory)) error {
 	return errors.New("watching devices: the kernel ended the subscription")
 }
 
-// awaitEvents waits for an event and debounces those that follow; false when the
-// channel closes. It gives see each event.
-func awaitEvents(events <-chan netdev.DeviceEvent, see func(netdev.DeviceEvent)) bool {
-	first, ok := <-events
-	if !ok {
-		return false
+// awaitEvents waits for an event and debounces those that follow, or for the time to ask
+// again; false when the channel closes. It gives see each event.
+func awaitEvents(events <-chan netdev.DeviceEvent, again <-chan time.Time, see func(netdev.DeviceEvent)) bool {
+	select {
+	case first, ok := <-events:
+		if !ok {
+			return false
+		}
+		see(first)
+	case <-again:
+		return true
 	}
-	see(first)
 	idle := time.NewTimer(debounce)
 	defer idle.Stop()
 	end := time.NewTimer(maxDebounce)

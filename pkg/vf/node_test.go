@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
+
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/vftest"
 )
@@ -18,7 +21,7 @@ import (
 func TestMode_IsAnswerOfDevlink(t *testing.T) {
 	for answer, want := range map[string]Mode{"": Legacy, "legacy": Legacy, "switchdev": Switchdev, "switchdev_inactive": Unknown} {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")
-		w.Kernel.Instances[0].Mode = answer
+		w.Kernel.Eswitches["0000:03:00.0"] = netdev.Eswitch{Mode: answer}
 		pf := read(t, node(t, w)).PFs[0]
 		if pf.Eswitch.Mode != want {
 			t.Errorf("devlink says %q: %s, want %s", answer, pf.Eswitch.Mode, want)
@@ -29,9 +32,124 @@ func TestMode_IsAnswerOfDevlink(t *testing.T) {
 	}
 }
 
+// TestRead_FailedQuestionKeepsLastAnswer: a driver that is busy has not changed the NIC. All that the inventory says stays
+// as it was, whichever question fails.
+func TestRead_FailedQuestionKeepsLastAnswer(t *testing.T) {
+	for _, archive := range []string{"connectx6dx-switchdev", "bluefield2-dpu", "e810-switchdev", "two-cards"} {
+		for _, op := range []string{"Eswitch", "DevlinkPorts", "DevlinkParam", "RDMA"} {
+			w := load(t, "testdata/"+archive+".txtar")
+			n := node(t, w)
+			want := read(t, n)
+			w.Kernel.Fail = func(asked string) error {
+				if asked == op {
+					return unix.EBUSY
+				}
+				return nil
+			}
+			for range 2 {
+				got := read(t, n)
+				if len(got.Problems) == 0 {
+					t.Errorf("%s without %s: no problem", archive, op)
+				}
+				got.Problems = want.Problems
+				if diff := cmp.Diff(want, got, cmp.AllowUnexported(PCIAddress{})); diff != "" {
+					t.Errorf("%s without %s (-answered +failed):\n%s", archive, op, diff)
+				}
+			}
+		}
+	}
+}
+
+// TestRead_NoAnswerYetIsUnknown: neither legacy, which would take the VFs from the kubelet, nor without RDMA devices of
+// its own.
+func TestRead_NoAnswerYetIsUnknown(t *testing.T) {
+	w := load(t, "testdata/connectx6dx-switchdev.txtar")
+	w.Kernel.Fail = func(op string) error {
+		if op == "Eswitch" || op == "RDMA" {
+			return unix.EBUSY
+		}
+		return nil
+	}
+	n := node(t, w)
+	inv := read(t, n)
+	if inv.PFs[0].Eswitch.Mode != Unknown || inv.RDMA != rdmaUnknown {
+		t.Errorf("eswitch %s, RDMA %s", inv.PFs[0].Eswitch.Mode, inv.RDMA)
+	}
+	if exclusive, err := NewLive(n, slog.New(slog.DiscardHandler)).Exclusive(); err == nil {
+		t.Errorf("RDMA devices: exclusive is %t", exclusive)
+	}
+}
+
+// TestWatch_AsksAgainAfterFailedQuestion: no event tells when a driver would answer.
+func TestWatch_AsksAgainAfterFailedQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := load(t, "testdata/connectx6dx-switchdev.txtar")
+		failures, asked := 3, 0
+		w.Kernel.Fail = func(op string) error {
+			if op != "Eswitch" {
+				return nil
+			}
+			if asked++; failures > 0 {
+				failures--
+				return unix.EBUSY
+			}
+			return nil
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		live := NewLive(node(t, w), slog.New(slog.DiscardHandler))
+		done := make(chan error)
+		go func() { done <- live.Run(ctx) }()
+		synctest.Wait()
+		if mode := live.Inventory().PFs[0].Eswitch.Mode; mode != Unknown {
+			t.Errorf("at first the mode is %s", mode)
+		}
+		if v, err := live.VF("0000:03:00.2"); err != nil || v.Mode != Unknown && v.Representor == "" {
+			t.Errorf("a VF of a NIC that has not answered: %+v, %v", v, err)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if mode := live.Inventory().PFs[0].Eswitch.Mode; mode != Switchdev || len(live.Inventory().Problems) > 0 {
+			t.Errorf("after a minute the mode is %s, with the problems %q", mode, live.Inventory().Problems)
+		}
+		asked = 0
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if asked > 0 {
+			t.Errorf("a NIC that answers was asked %d times in an hour without an event", asked)
+		}
+		failures = 1 << 30
+		w.Kernel.Tell(netdev.DeviceEvent{Source: "link"})
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		if asked < 60 || asked > 200 { // two PFs
+			t.Errorf("a NIC that does not answer was asked %d times in an hour", asked)
+		}
+		stop()
+		if err := <-done; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestRead_AsksPFsOnly: a VF is an instance of devlink with a lock of its own.
+func TestRead_AsksPFsOnly(t *testing.T) {
+	w, err := vftest.Parse([]byte(bigNode()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := map[string]int{}
+	w.Kernel.Fail = func(op string) error { asked[op]++; return nil }
+	n := node(t, w)
+	read(t, n)
+	delete(asked, "Features") // as many as there are links, the first time
+	if diff := cmp.Diff(map[string]int{"Eswitch": 8, "DevlinkPorts": 1, "DevlinkParam": 8, "RDMA": 1}, asked); diff != "" {
+		t.Errorf("questions about 8 PFs with 1,000 VFs (-want +got):\n%s", diff)
+	}
+}
+
 // A kernel that does not answer costs what it would have said, no more.
 func TestRead_UnansweredQueryIsAProblem(t *testing.T) {
-	for _, op := range []string{"Devlink", "DevlinkPorts", "DevlinkParam", "Features", "RDMA"} {
+	for _, op := range []string{"Eswitch", "DevlinkPorts", "DevlinkParam", "Features", "RDMA"} {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")
 		w.Kernel.Fail = func(asked string) error {
 			if asked == op {
@@ -185,7 +303,7 @@ func TestRepresentor_MissingIsNotReplaced(t *testing.T) {
 func TestLAG_ConditionsOfBond(t *testing.T) {
 	for reason, spoil := range map[string]func(w *vftest.World){
 		"":                                    func(*vftest.World) {},
-		"ens3bf1np1 is not in switchdev mode": func(w *vftest.World) { w.Kernel.Instances[1].Mode = "legacy" },
+		"ens3bf1np1 is not in switchdev mode": func(w *vftest.World) { w.Kernel.Eswitches["0000:3b:00.1"] = netdev.Eswitch{Mode: "legacy"} },
 		"its ports are of different cards": func(w *vftest.World) {
 			set(w, "slaves", "ens3bf0np0 ensaff0np0")
 		},
@@ -389,7 +507,7 @@ func TestLive_MissingVFCostsOneLook(t *testing.T) {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")
 		looks := 0
 		w.Kernel.Fail = func(op string) error {
-			if op == "Devlink" {
+			if op == "RDMA" {
 				looks++
 			}
 			return nil
@@ -416,8 +534,8 @@ func TestLive_KnowsRDMAModeBeforeInventory(t *testing.T) {
 	for mode, want := range map[string]bool{"exclusive": true, "shared": false} {
 		w := load(t, "testdata/connectx6dx-switchdev.txtar")
 		w.Kernel.RDMAMode = mode
-		if got := NewLive(node(t, w), slog.New(slog.DiscardHandler)).Exclusive(); got != want {
-			t.Errorf("%s: %t", mode, got)
+		if got, err := NewLive(node(t, w), slog.New(slog.DiscardHandler)).Exclusive(); err != nil || got != want {
+			t.Errorf("%s: %t, %v", mode, got, err)
 		}
 	}
 }

@@ -41,7 +41,7 @@ type Links interface {
 }
 
 // FunctionMACs is the switch's side of functions, by their representors;
-// *netdev.Devices is one.
+// *devlink.Devices is one.
 type FunctionMACs interface {
 	FunctionMAC(representor string) (net.HardwareAddr, error)
 	SetFunctionMAC(representor string, mac net.HardwareAddr) error

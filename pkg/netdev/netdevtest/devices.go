@@ -2,6 +2,7 @@ package netdevtest
 
 import (
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -10,7 +11,7 @@ import (
 // FakeDevices answers as Devices would, from what a test has put in. Features
 // of a link that is not in the map are ErrNotFound.
 type FakeDevices struct {
-	Instances []netdev.DevlinkDevice
+	Eswitches map[string]netdev.Eswitch // by PCI address
 	Ports     []netdev.DevlinkPort
 	Params    map[string]string // by bus/device/name
 	HWTC      map[string]bool   // by link
@@ -23,14 +24,25 @@ type FakeDevices struct {
 	watchers []chan netdev.DeviceEvent
 }
 
-// Devlink gives Instances.
-func (f *FakeDevices) Devlink() ([]netdev.DevlinkDevice, error) {
-	return f.Instances, f.failure("Devlink")
+// Eswitch looks in Eswitches.
+func (f *FakeDevices) Eswitch(address string) (netdev.Eswitch, error) {
+	if err := f.failure("Eswitch"); err != nil {
+		return netdev.Eswitch{}, err
+	}
+	return f.Eswitches[address], nil
 }
 
-// DevlinkPorts gives Ports.
-func (f *FakeDevices) DevlinkPorts() ([]netdev.DevlinkPort, error) {
-	return f.Ports, f.failure("DevlinkPorts")
+// DevlinkPorts gives those of Ports that are of the addresses, or all.
+func (f *FakeDevices) DevlinkPorts(addresses ...string) (ports []netdev.DevlinkPort, err error) {
+	if err := f.failure("DevlinkPorts"); err != nil {
+		return nil, err
+	}
+	for _, p := range f.Ports {
+		if len(addresses) == 0 || slices.Contains(addresses, p.Device) {
+			ports = append(ports, p)
+		}
+	}
+	return ports, nil
 }
 
 // DevlinkParam looks in Params.

@@ -70,7 +70,7 @@ type Deps struct {
 	// RDMA gives the device's RDMA devices in the node's namespace.
 	RDMA func(device string) ([]string, error)
 	// Exclusive says whether each namespace has RDMA devices of its own.
-	Exclusive func() bool
+	Exclusive func() (bool, error)
 	// Strays are namespaces to which the kernel takes the netdevs of one that
 	// ends, where that is not the node's.
 	Strays []string
@@ -185,10 +185,11 @@ func (m *Mover) Attach(ctx context.Context, v vf.Handle, sandbox string, t Targe
 	if err := m.moveIn(ctx, claim, t); err != nil {
 		return fmt.Errorf("attaching %s: %w", v.Device, err)
 	}
-	if !m.Exclusive() {
-		return nil
+	exclusive, err := m.Exclusive()
+	if err == nil && exclusive {
+		err = m.moveRDMA(claim) // after the netdev, and so without its events
 	}
-	if err := m.moveRDMA(claim); err != nil { // after the netdev, and so without its events
+	if err != nil {
 		return fmt.Errorf("attaching %s: %w", v.Device, err)
 	}
 	return nil

@@ -56,7 +56,7 @@ func newWorld(t *testing.T) *world {
 	w.m = New(Deps{
 		Ledger: claims, Host: w.host, PF: w, Ethtool: w.host, Inode: w.net.Inode, Log: slog.New(slog.DiscardHandler),
 		Open:      func(path string) (Netns, error) { return w.net.Open(path) },
-		Exclusive: func() bool { return false },
+		Exclusive: func() (bool, error) { return false, nil },
 		Present: func(string) (bool, []string, error) {
 			links, err := w.host.Links()
 			var names []string

@@ -125,8 +125,11 @@ func (m *Mover) restoreFunctionMAC(v vf.Handle, o *ledger.Original) error {
 // restoreRDMA runs before the netdev moves, whose events let others look for both. A device that is not in the pod has
 // returned with a namespace or was never moved.
 func (m *Mover) restoreRDMA(claim ledger.Claim) error {
-	if !m.Exclusive() || len(claim.Original.RDMA) == 0 {
+	if len(claim.Original.RDMA) == 0 {
 		return nil
+	}
+	if exclusive, err := m.Exclusive(); err != nil || !exclusive {
+		return err
 	}
 	for _, path := range m.elsewhere(claim) {
 		space, err := m.Open(path)

@@ -24,7 +24,7 @@ func (w *World) devlink(line string) error {
 }
 
 func (w *World) devlinkDevice(bus, name, rest string) {
-	d := netdev.DevlinkDevice{Bus: bus, Name: name}
+	var d netdev.Eswitch
 	for key, value := range fields(rest) {
 		switch key {
 		case "mode":
@@ -37,7 +37,7 @@ func (w *World) devlinkDevice(bus, name, rest string) {
 			w.Kernel.Params[bus+"/"+name+"/"+key] = value
 		}
 	}
-	w.Kernel.Instances = append(w.Kernel.Instances, d)
+	w.Kernel.Eswitches[name] = d
 }
 
 func (w *World) devlinkPort(handle []string, rest string) error {

@@ -54,8 +54,10 @@ type World struct {
 func Parse(text []byte) (*World, error) {
 	w := &World{
 		Tree: fstest.MapFS{}, Faults: map[string]error{},
-		Kernel: &netdevtest.FakeDevices{Params: map[string]string{}, HWTC: map[string]bool{}},
-		IPs:    map[string][]netip.Prefix{},
+		Kernel: &netdevtest.FakeDevices{
+			Eswitches: map[string]netdev.Eswitch{}, Params: map[string]string{}, HWTC: map[string]bool{},
+		},
+		IPs: map[string][]netip.Prefix{},
 	}
 	masters := map[string]string{}
 	for _, section := range txtar.Parse(text).Files {

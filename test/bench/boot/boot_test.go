@@ -20,6 +20,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/devlink"
 	"github.com/ovn-offload/ovn-offload/pkg/node/unmanaged"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
@@ -38,7 +39,7 @@ const (
 type host struct {
 	*testing.T
 	devices *vf.Node
-	kernel  *netdev.Devices
+	kernel  *devlink.Devices
 }
 
 func newHost(t *testing.T) *host {
@@ -48,7 +49,7 @@ func newHost(t *testing.T) *host {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ns.Close() })
-	kernel, err := netdev.OpenDevices(ns)
+	kernel, err := devlink.Open(ns)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +118,7 @@ func (h *host) uplink() string {
 	return pf.Uplink().Name
 }
 
-type kernelNIC struct{ *netdev.Devices }
+type kernelNIC struct{ *devlink.Devices }
 
 func (kernelNIC) SetVFs(address string, n int) error { return netdev.SetVFs("/sys", address, n) }
 

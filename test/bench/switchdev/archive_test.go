@@ -175,19 +175,22 @@ func attrs(out *strings.Builder, dir string, names ...string) {
 func captureDevlink(t *testing.T, out *strings.Builder, inv vf.Inventory) {
 	t.Helper()
 	_, devices := openNode(t)
-	list, err := devices.Devlink()
-	if err != nil {
-		t.Fatal(err)
-	}
-	ports, err := devices.DevlinkPorts()
-	if err != nil {
-		t.Fatal(err)
-	}
 	fmt.Fprintln(out, "-- devlink --")
-	for _, d := range list {
-		fmt.Fprintf(out, "dev %s/%s  mode=%s  inline=%s  encap=%s\n", d.Bus, d.Name, d.Mode, d.InlineMode, d.EncapMode)
+	for _, pf := range inv.PFs {
+		e, err := devices.Eswitch(pf.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Mode == "" {
+			continue
+		}
+		fmt.Fprintf(out, "dev pci/%s  mode=%s  inline=%s  encap=%s\n", pf.Name, e.Mode, e.InlineMode, e.EncapMode)
+		ports, err := devices.DevlinkPorts(pf.Name)
+		if err != nil {
+			t.Fatal(err)
+		}
 		for _, p := range ports {
-			if p.Device == d.Name {
+			if p.Device == pf.Name {
 				fmt.Fprintln(out, devlinkPort(p))
 			}
 		}

@@ -27,6 +27,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/devlink"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -140,7 +141,7 @@ type dpuSide struct {
 	*dpuBench
 	name, dir, sysfs string // namespace, that of OVS' sockets, its own view of devices
 	ns               *netdev.NS
-	kernel           *netdev.Devices
+	kernel           *devlink.Devices
 	view             *kube.NodeView
 	db               *ovsdb.DB
 	live             *vf.Live
@@ -155,7 +156,7 @@ func newDPUSide(b *dpuBench, dir, name string) *dpuSide {
 	d.ns, err = netdev.Open("/run/netns/" + name)
 	ok(b, err)
 	mountSysfs(b.T, name, d.sysfs)
-	d.kernel, err = netdev.OpenDevices(d.ns)
+	d.kernel, err = devlink.Open(d.ns)
 	ok(b, err)
 	d.live = vf.NewLive(&vf.Node{Sysfs: netdev.OpenSysfs(d.sysfs), Kernel: d.kernel, Links: d.ns, Events: d.kernel}, slog.Default())
 	d.live.OnChange(func(inv vf.Inventory) { d.ports.Load().SetInventory(inv); d.own.Mark() })
@@ -274,7 +275,7 @@ func (h *hostSide) functionsOf(boot string, log *slog.Logger) *cni.Functions {
 	mover := attach.New(attach.Deps{
 		Ledger: h.ledger, Host: node.Links.(*netdev.NS), Ethtool: devices, Inode: netdev.Inode, Log: log,
 		Open:      func(path string) (attach.Netns, error) { return netdev.Open(path) },
-		Exclusive: func() bool { return false }, Use: node.Use,
+		Exclusive: func() (bool, error) { return false, nil }, Use: node.Use,
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
 		RDMA:    node.Sysfs.RDMADevices,
 		Strays:  []string{"/proc/1/ns/net"}, // where the kernel takes what is left in a namespace

@@ -9,18 +9,19 @@ import (
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/devlink"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
-func openNode(t *testing.T) (*vf.Node, *netdev.Devices) {
+func openNode(t *testing.T) (*vf.Node, *devlink.Devices) {
 	t.Helper()
 	host, err := netdev.Open("")
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = host.Close() })
-	devices, err := netdev.OpenDevices(host)
+	devices, err := devlink.Open(host)
 	if err != nil {
 		t.Fatal(err)
 	}

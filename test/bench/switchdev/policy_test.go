@@ -21,6 +21,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/devlink"
 	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
@@ -43,7 +44,7 @@ type policyNode struct {
 	policies []*v1alpha1.OffloadPolicy
 }
 
-type kernelNIC struct{ *netdev.Devices }
+type kernelNIC struct{ *devlink.Devices }
 
 func (kernelNIC) SetVFs(address string, n int) error { return netdev.SetVFs("/sys", address, n) }
 

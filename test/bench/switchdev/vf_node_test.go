@@ -117,7 +117,7 @@ func (n *podNode) serve() {
 	mover := attach.New(attach.Deps{
 		Ledger: n.ledger, Host: host, PF: devices, Ethtool: devices, Inode: netdev.Inode, Log: log,
 		Open:      func(path string) (attach.Netns, error) { return netdev.Open(path) },
-		Exclusive: func() bool { return false }, Use: node.Use,
+		Exclusive: func() (bool, error) { return false, nil }, Use: node.Use,
 		Present: func(device string) (bool, []string, error) { return netdev.PCINetdevs(node.Sysfs, device) },
 		RDMA:    node.Sysfs.RDMADevices,
 	})
