@@ -85,6 +85,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.Var(parsed(&c.Node.Zone.ServiceSubnets, "", ipam.ParsePrefixes), "service-cidrs", "service networks, which the node's own processes reach too")
 	f.IntVar(&c.Node.MTU, "mtu", 0, "MTU of pods; 0: the underlay's less the encapsulation")
 	f.StringVar(&c.Node.GatewayInterface, "gateway-interface", "", "uplink, or a bridge that has it; empty: the interface of the default route")
+	f.Var(parsed(&c.Node.NextHops, "", parseAddresses), "gateway-next-hop", "routers beyond the uplink, one of each family at most, with a comma between; empty: those of the default route at the uplink")
 	f.StringVar(&c.Node.SecondInterface, "exgw-interface", "", "NIC or bridge of a second external bridge, by which pods reach the networks there; empty: none")
 	f.StringVar(&c.Node.Datapath, "datapath", c.Node.Datapath, "where OVS forwards: system (kernel) or netdev (userspace)")
 	f.Var(parsed(&c.Node.EncapNetwork, "", parseNetwork), "encap-ip", "address at which tunnels end, or the network in which each node has this address; empty: the node's first address")
@@ -148,6 +149,24 @@ func parseNetwork(text string) (netip.Prefix, error) {
 	}
 	prefix, err := netip.ParsePrefix(text)
 	return prefix.Masked(), err
+}
+
+// parseAddresses takes one address of each family at most.
+func parseAddresses(text string) (addrs []netip.Addr, _ error) {
+	for part := range strings.SplitSeq(text, ",") {
+		if strings.TrimSpace(part) == "" {
+			continue
+		}
+		addr, err := netip.ParseAddr(strings.TrimSpace(part))
+		if err != nil {
+			return nil, err
+		}
+		if slices.ContainsFunc(addrs, func(other netip.Addr) bool { return other.Is4() == addr.Is4() }) {
+			return nil, fmt.Errorf("%q has several addresses of one family", text)
+		}
+		addrs = append(addrs, addr)
+	}
+	return addrs, nil
 }
 
 func parseResources(text string) (resources []string, _ error) {

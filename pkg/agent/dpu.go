@@ -150,11 +150,10 @@ func (d *dpuNode) Run(ctx context.Context) error {
 	group.Go(func() error { return d.token.Run(ctx) })
 	group.Go(func() error { return d.traffic.Run(ctx) })
 	group.Go(func() error {
-		d.keepUnmanaged(ctx)
 		if err := d.start(ctx, group); err != nil {
 			return err
 		}
-		if err := d.isSetUp(ctx); err != nil {
+		if err := d.isSetUp(ctx, group); err != nil {
 			return err
 		}
 		group.Go(func() error { return d.managementPort.Run(ctx) })

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"path/filepath"
+	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -35,6 +37,8 @@ type full struct {
 	label     *reconcile.Single
 	unready   *unready
 	physical  *physicalNetworks
+	// serving says that pods may have got their network.
+	serving atomic.Bool
 }
 
 // Full makes the agent of a node with its own OVS.
@@ -87,12 +91,8 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 
 // openPolicies makes what sets NICs up as OffloadPolicies say.
 func (f *full) openPolicies() error {
-	boot, err := bootID()
-	if err != nil {
-		return err
-	}
 	dir := filepath.Dir(f.Node.Checkpoint)
-	uplinks, err := uplink.New(filepath.Join(dir, "uplink.json"), boot, uplink.Deps{
+	uplinks, err := uplink.New(filepath.Join(dir, "uplink.json"), f.Node.Boot, uplink.Deps{
 		Netns: node.Local{NS: f.netns}, NIC: nics{f.kernel}, Gateway: f.setup, Uplink: f.uplinkOf, Logger: f.Logger,
 	})
 	if err != nil {
@@ -100,8 +100,28 @@ func (f *full) openPolicies() error {
 	}
 	f.policies, f.nics, err = f.vfs.policies(f.publisher.Changed,
 		setup.Vswitchd{Client: vswitchd(f.Config), DB: f.db, Observed: f.sampling.Observed, Links: f.netns},
-		setup.Busy{Uplinks: uplinks, Pods: f.drainable, UnitDir: f.VFs.UnitDir})
+		setup.Busy{Uplinks: uplinks, Pods: f.drainable, Idle: f.isIdle, UnitDir: f.VFs.UnitDir})
 	return err
+}
+
+// isIdle says that no pod has the node's network. OVS has no ports of pods after a boot.
+func (f *full) isIdle() bool {
+	return !f.serving.Load() && f.db.Connected() && len(f.vfs.functions.Ledger.Claims()) == 0 &&
+		!slices.ContainsFunc(parseOwners(f.db.Owners()), func(owner contract.Owner) bool { return owner.Kind == contract.KindPod })
+}
+
+// nicsTimeout is how long pods wait for NICs that a boot has reset: a change of the mode takes seconds.
+const nicsTimeout = 2 * time.Minute
+
+// awaitNICs lets NICs with the node's address get their mode back before the change would interrupt pods.
+func (f *full) awaitNICs(ctx context.Context) {
+	defer f.serving.Store(true)
+	select {
+	case <-f.nics.Returned():
+	case <-ctx.Done():
+	case <-time.After(nicsTimeout):
+		f.Logger.Warn("pods get their network before OffloadPolicies are applied", "took", nicsTimeout.String())
+	}
 }
 
 // uplinkOf names the netdev of a NIC's physical port.
@@ -159,21 +179,16 @@ func (f *full) Run(ctx context.Context) error {
 	}
 	group.Go(func() error {
 		time.AfterFunc(labelTimeout+time.Second, f.setup.Mark)
-		f.keepUnmanaged(ctx)
-		if err := f.captureLease(); err != nil {
-			return err
-		}
 		if err := f.start(ctx, group); err != nil {
 			return err
 		}
 		group.Go(func() error { return f.server.RunSweeps(ctx) })
 		group.Go(func() error { return f.server.Routes().Run(ctx) })
-		if err := f.isSetUp(ctx); err != nil {
+		if err := f.isSetUp(ctx, group); err != nil {
 			return err
 		}
-		f.keepUnmanaged(ctx) // the uplink may not have been there before
 		f.physical.run(ctx, group)
-		group.Go(func() error { return f.followLease(ctx) })
+		f.awaitNICs(ctx)
 		return f.serve(ctx, f.server, f.ready)
 	})
 	return group.Wait()
@@ -189,7 +204,7 @@ func (f *full) facts() nodeoffload.Facts {
 	if reason := f.unready.problem(); reason != "" {
 		facts.Problems = append(facts.Problems, "the network is not set up: "+reason)
 	}
-	for _, err := range []error{f.setup.GatewayVFProblem(), f.physical.reconciler.Problem()} {
+	for _, err := range []error{f.setup.GatewayVFProblem(), f.setup.NextHopProblem(), f.physical.reconciler.Problem()} {
 		if err != nil {
 			facts.Problems = append(facts.Problems, err.Error())
 		}

@@ -2,17 +2,10 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
-	"github.com/ovn-offload/ovn-offload/pkg/node"
-	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/lease"
 )
 
@@ -21,20 +14,12 @@ func leaseFile(cfg Config) string {
 	return filepath.Join(filepath.Dir(cfg.Node.Checkpoint), "lease.json")
 }
 
-// captureLease records the DHCP lease of an uplink that has not been taken over.
+// captureLease records the DHCP lease of an uplink that will be taken over.
 func (o *ovs) captureLease() error {
 	if o.Node.SecondaryOnly {
 		return nil // the uplink stays the host's
 	}
-	st, outlook, err := gateway.Foresee(o.Node, node.Local{NS: o.netns})
-	if err != nil || st.Saved != nil || outlook.NIC == "" {
-		return err
-	}
-	left, err := netdev.Lifetimes(o.netns, outlook.NIC)
-	if err != nil {
-		return err
-	}
-	return lease.Capture(leaseFile(o.Config), o.Install.Run, st.Links[outlook.NIC], left, time.Now())
+	return lease.CaptureUplink(leaseFile(o.Config), o.Install.Run, o.Node, o.netns)
 }
 
 // followLease keeps the lease, if there is one.
@@ -52,12 +37,4 @@ func (o *ovs) followLease(ctx context.Context) error {
 		return nil
 	}
 	return follower.Run(ctx)
-}
-
-// forgetLease leaves the lease to the host.
-func forgetLease(cfg Config) error {
-	if err := os.Remove(leaseFile(cfg)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("removing the record of a lease: %w", err)
-	}
-	return nil
 }

@@ -106,8 +106,9 @@ func newOVS(n *parts, db *ovsdb.DB, add func(*gateway.Deps)) (*ovs, error) {
 	n.remote.set(o.southbound.Ready)
 	deps := gateway.Deps{
 		Deps: o.nodeDeps(), VF: n.own.gateway, Flows: openflow.Tables{Log: n.Logger},
-		Services: func() (flows.Services, bool) { return n.services.ports(n.Node.Zone.MasqueradeSubnets) },
-		Redirect: redirect.New(node.Local{NS: n.netns}, n.Logger),
+		Services:  func() (flows.Services, bool) { return n.services.ports(n.Node.Zone.MasqueradeSubnets) },
+		Redirect:  redirect.New(node.Local{NS: n.netns}, n.Logger),
+		NoNextHop: func(problem string) { n.report.Warn(contract.NodeOwner(n.Node.Node), "NoNextHop", problem) },
 	}
 	deps.Probes = probes(n.client, n.Node.Remote)
 	add(&deps)
@@ -172,6 +173,10 @@ func (o *ovs) follow(changed func(...contract.Owner)) {
 // returns when the view is complete. The node's set-up does not wait for that:
 // after a crash of OVS it may be what brings the way to the API server back.
 func (o *ovs) start(ctx context.Context, group *errgroup.Group) error {
+	o.keepUnmanaged(ctx)
+	if err := o.captureLease(); err != nil {
+		return err
+	}
 	if o.chassis != nil {
 		group.Go(func() error { return o.chassis.Run(ctx) })
 	}
@@ -210,14 +215,16 @@ func (o *ovs) keepUnmanaged(ctx context.Context) {
 	}
 }
 
-// isSetUp returns when the node is set up.
-func (o *ovs) isSetUp(ctx context.Context) error {
+// isSetUp returns when the node is set up, and starts what needs the uplink on its bridge.
+func (o *ovs) isSetUp(ctx context.Context, group *errgroup.Group) error {
 	select {
 	case <-o.setup.Done():
-		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+	o.keepUnmanaged(ctx) // the uplink may not have been there before
+	group.Go(func() error { return o.followLease(ctx) })
+	return nil
 }
 
 // parseOwners leaves out what others own.

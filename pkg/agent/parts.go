@@ -35,6 +35,9 @@ func newParts(ctx context.Context, p *Process) (*parts, error) {
 	if err != nil {
 		return nil, err
 	}
+	if p.Node.Boot, err = bootID(); err != nil {
+		return nil, err
+	}
 	view, err := kube.NewNodeView(p.client, p.Node.Node)
 	if err != nil {
 		return nil, err

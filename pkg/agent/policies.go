@@ -16,16 +16,12 @@ func (nics) SetVFs(address string, n int) error { return netdev.SetVFs(sysfs, ad
 
 // policies makes what sets NICs up as OffloadPolicies say.
 func (v *podVFs) policies(changed func(), ovs setup.OVSControl, busy setup.Busy) (*setup.Policies, *setup.Runner, error) {
-	boot, err := bootID()
-	if err != nil {
-		return nil, nil, err
-	}
 	var runner *setup.Runner
 	policies, err := setup.NewPolicies(v.kinds, v.Logger, func() { runner.Mark() })
 	if err != nil {
 		return nil, nil, err
 	}
-	runner, err = setup.New(filepath.Join(filepath.Dir(v.Node.Checkpoint), "offload-policy.json"), boot, setup.Deps{
+	runner, err = setup.New(filepath.Join(filepath.Dir(v.Node.Checkpoint), "offload-policy.json"), v.Node.Boot, setup.Deps{
 		Policies: policies.List, NodeObject: v.node,
 		Inventory: v.inventory.Read, InUse: v.users, Hold: v.functions.Ledger.Hold,
 		Busy: busy, NIC: nics{v.kernel}, OVS: ovs,

@@ -12,6 +12,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/node/lease"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/node/physnet"
 	"github.com/ovn-offload/ovn-offload/pkg/node/redirect"
@@ -36,7 +37,7 @@ func Cleanup(ctx context.Context, cfg Config) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(vfsetup.RemoveUnits(cfg.VFs.UnitDir), physnet.Remove(ctx, db), setup.Cleanup(ctx), unmanaged.Remove(ctx, cfg.Install.Run), forgetLease(cfg))
+	return errors.Join(vfsetup.RemoveUnits(cfg.VFs.UnitDir), physnet.Remove(ctx, db), setup.Cleanup(ctx), unmanaged.Remove(ctx, cfg.Install.Run), lease.Forget(leaseFile(cfg)))
 }
 
 // cleanHost restores the VF that carries the management port.
@@ -63,6 +64,9 @@ func standalone(ctx context.Context, cfg Config) (*gateway.Setup, *ovsdb.DB, err
 	cfg.Node.Remote = cmp.Or(cfg.Node.Remote, "none") // needed by a set-up only
 	netns, err := netdev.Open("")
 	if err != nil {
+		return nil, nil, err
+	}
+	if cfg.Node.Boot, err = bootID(); err != nil {
 		return nil, nil, err
 	}
 	metrics := prometheus.NewRegistry()

@@ -72,11 +72,7 @@ func (v *podVFs) repair(server *cni.Server) {
 }
 
 func (n *parts) openLedger() (*ledger.Ledger, error) {
-	boot, err := bootID()
-	if err != nil {
-		return nil, err
-	}
-	claims, err := ledger.Open(filepath.Join(filepath.Dir(n.Node.Checkpoint), "devices"), boot)
+	claims, err := ledger.Open(filepath.Join(filepath.Dir(n.Node.Checkpoint), "devices"), n.Node.Boot)
 	if err != nil {
 		return nil, err
 	}
