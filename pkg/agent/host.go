@@ -44,9 +44,7 @@ func Host(ctx context.Context, p *Process) (Agent, error) {
 	}
 	h := &host{label: n.labelMode(ModeHost), mtu: podMTU{configured: p.Node.MTU, log: p.Logger}, changed: make(chan struct{}, 1)}
 	h.mtu.now.Store(int64(p.Node.MTU))
-	// All VFs: what the eswitch of the NIC does is not seen from here.
-	all := []plugin.Pool{{Resource: plugin.DefaultResource, Selectors: []plugin.Selector{{}}}}
-	if h.podVFs, err = newPodVFs(n, plugin.DPUUplink, all); err != nil {
+	if h.podVFs, err = newPodVFs(n, plugin.DPUUplink, plugin.DefaultDPUPools()); err != nil {
 		return nil, err
 	}
 	h.functions.Spare = h.defaults

@@ -79,6 +79,9 @@ type DPUConnection struct {
 	// PFMAC is the permanent address of the PF, which both sides can see and
 	// which so tells cards apart. Ours.
 	PFMAC MAC `json:"pfMac,omitempty"`
+	// OfDPU says that the host takes the PF for one of the DPU, by its product or because it has no other NIC with
+	// VFs. A DPU that does not know the addresses of PFs goes by the number then. Ours.
+	OfDPU bool `json:"ofDpu,omitempty"`
 	// Interface is the name inside the pod. Ours.
 	Interface string `json:"podIfName,omitempty"`
 	// Attachment is the interface name with which the runtime names the attachment, "" where that is Interface. Ours.

@@ -63,7 +63,7 @@ func find(inv vf.Inventory, s Serves, c *contract.DPUConnection) (vf.Representor
 	if err != nil {
 		return vf.Representor{}, err
 	}
-	pf, err := choosePF(ports, c)
+	pf, err := choosePF(ports, c, s)
 	if err != nil {
 		return vf.Representor{}, err
 	}
@@ -177,8 +177,10 @@ func (p port) pf() pfKey { return pfKey{p.switchID, p.Function.Controller, p.Fun
 
 // choosePF says which ports are of the PF that the host names: by its address where
 // the switch knows that, else by its number. The switch may know the addresses of
-// some PFs only, and a PF with another address is never the one.
-func choosePF(ports []port, c *contract.DPUConnection) (func(port) bool, error) {
+// some PFs only, and a PF with another address is never the one. A switch that knows none
+// cannot tell the function from that of another NIC of the host with the same numbers: then
+// the host has to say that the PF is of its DPU.
+func choosePF(ports []port, c *contract.DPUConnection, s Serves) (func(port) bool, error) {
 	named, others := isSet(vf.MAC(c.PFMAC)), map[pfKey]bool{}
 	for _, p := range ports {
 		if !named || p.Function.Flavour != netdev.FlavourPF || !isSet(p.FunctionMAC) {
@@ -190,6 +192,10 @@ func choosePF(ports []port, c *contract.DPUConnection) (func(port) bool, error) 
 		others[p.pf()] = true
 	}
 	numbered := func(p port) bool { return p.Function.PF == uint32(c.PF) }
+	if named && len(others) == 0 && !c.OfDPU && !s.own() && slices.ContainsFunc(ports, numbered) {
+		return nil, fmt.Errorf("the switch of this DPU knows no address of a PF, and host %s does not say that the PF with the address %s is of this DPU and of no other NIC",
+			s.Host, c.PFMAC)
+	}
 	chosen := func(p port) bool { return numbered(p) && !others[p.pf()] }
 	if slices.ContainsFunc(ports, numbered) && !slices.ContainsFunc(ports, chosen) {
 		return nil, fmt.Errorf("no PF of this DPU's host has the address %s", c.PFMAC)

@@ -64,6 +64,12 @@ func TestFind_FunctionByNumberOrAddressOfPF(t *testing.T) {
 	for i := range legacy.PFs {
 		legacy.PFs[i].Eswitch.Mode = vf.Legacy
 	}
+	silent := clone(bluefield) // the addresses of PFs are zeros
+	for i := range silent.PFs {
+		for j := range silent.PFs[i].Representors {
+			silent.PFs[i].Representors[j].FunctionMAC = make(vf.MAC, 6)
+		}
+	}
 	vf1 := contract.DPUConnection{VF: number(1)}
 	for name, tc := range map[string]struct {
 		inv         vf.Inventory
@@ -77,6 +83,8 @@ func TestFind_FunctionByNumberOrAddressOfPF(t *testing.T) {
 		"PF without address":  {half, nil, contract.DPUConnection{PF: 1, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "pf1vf1"},
 		"PF with address":     {half, nil, contract.DPUConnection{PF: 1, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76")}, "pf0vf1"},
 		"PF that lies":        {half, nil, contract.DPUConnection{PF: 0, VF: number(1), PFMAC: mac("5c:ce:eb:27:78:77")}, "!no PF of this DPU's host has the address 5c:ce:eb:27:78:77"},
+		"no PF has one":       {silent, nil, contract.DPUConnection{VF: number(1), PFMAC: mac("3c:fd:fe:00:00:01")}, "!knows no address of a PF, and host worker does not say that the PF with the address 3c:fd:fe:00:00:01 is of this DPU"},
+		"a PF of this DPU":    {silent, nil, contract.DPUConnection{VF: number(1), PFMAC: mac("5c:ce:eb:27:78:76"), OfDPU: true}, "pf0vf1"},
 		"absent VF":           {bluefield, nil, contract.DPUConnection{VF: number(2)}, "!no function pf0vf2"},
 		"absent PF":           {bluefield, nil, contract.DPUConnection{PF: 1, VF: number(0)}, "!no function pf1vf0"},
 		"the DPU's own SF":    {bluefield, nil, contract.DPUConnection{SF: number(0)}, "!no function pf0sf0"},

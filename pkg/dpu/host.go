@@ -14,6 +14,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // CodeRefused is the CNI error code of what the DPU refuses, with its reason.
@@ -43,6 +44,9 @@ func (h *Host) Plug(ctx context.Context, p plug.Port) (link string, err error) {
 	if p.VF == nil {
 		return "", errors.New("this host's pods have their ports on a DPU: a pod needs a VF of its NIC")
 	}
+	if p.VF.Card == vf.CardOther {
+		return "", notOfDPU(*p.VF)
+	}
 	pod := h.View.Pod(p.Pod.Namespace, p.Pod.Name)
 	if pod == nil || string(pod.UID) != p.UID {
 		return "", fmt.Errorf("pod %s was deleted or replaced", p.Pod)
@@ -61,12 +65,17 @@ func (h *Host) Plug(ctx context.Context, p plug.Port) (link string, err error) {
 	})
 }
 
+// notOfDPU is the error of a VF that does not lead to the DPU.
+func notOfDPU(v vf.Handle) error {
+	return fmt.Errorf("VF %s is of another NIC than the DPU of this host, which has the network of its pods", v.Device)
+}
+
 // details names the VF by the numbers that the NIC's eswitch has.
 func details(p plug.Port) *contract.DPUConnection {
 	number := contract.FunctionNumber(p.VF.Function.Number)
 	c := &contract.DPUConnection{
 		PF: contract.FunctionNumber(p.VF.Function.PF), VF: &number, PFMAC: contract.MAC(p.VF.PFMAC),
-		Sandbox: p.Sandbox, Interface: p.IfName, Network: p.Network,
+		OfDPU: p.VF.Card == vf.CardDPU, Sandbox: p.Sandbox, Interface: p.IfName, Network: p.Network,
 	}
 	if p.Attachment != p.IfName {
 		c.Attachment = p.Attachment

@@ -11,6 +11,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
 // A DEL does not wait for a DPU without a heartbeat, and waits for one with a heartbeat.
@@ -55,6 +56,7 @@ func TestHost_ErrorsNameTheirReason(t *testing.T) {
 		want  string
 	}{
 		"no device":       {func() { port.VF = nil }, "a pod needs a VF"},
+		"another NIC":     {func() { port.VF = &vf.Handle{Device: "0000:18:02.0", Card: vf.CardOther} }, "VF 0000:18:02.0 is of another NIC than the DPU"},
 		"another's UID":   {func() { port.UID = "x" }, "deleted or replaced"},
 		"API server away": {func() { p.api.PrependReactor("patch", "pods", refuse) }, "no API server"},
 	} {

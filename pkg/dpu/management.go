@@ -10,6 +10,9 @@ import (
 // ClaimManagement is contract.ManagementPortKey of a host's Node with the VF that is to be its management port. Other
 // networks' entries of the former value stay.
 func ClaimManagement(v vf.Handle, former string) (string, error) {
+	if v.Card == vf.CardOther {
+		return "", notOfDPU(v)
+	}
 	return contract.SetNetwork(former, contract.DefaultNetwork, contract.ManagementFunction{
 		Device: v.Device, PF: v.Function.PF, Number: v.Function.Number, PFMAC: contract.MAC(v.PFMAC),
 	})
@@ -45,7 +48,7 @@ func (f *facts) management() (*vf.Representor, error) {
 		return nil, err
 	}
 	number := contract.FunctionNumber(claimed.Number)
-	found, err := f.representor(&contract.DPUConnection{PF: contract.FunctionNumber(claimed.PF), VF: &number, PFMAC: claimed.PFMAC})
+	found, err := f.representor(&contract.DPUConnection{PF: contract.FunctionNumber(claimed.PF), VF: &number, PFMAC: claimed.PFMAC, OfDPU: true}) // a setting names it
 	if err != nil {
 		return nil, fmt.Errorf("management port: %w", err)
 	}

@@ -51,7 +51,7 @@ func testHandshake(t *testing.T, p *pair) {
 	must(t, err)
 	for key, want := range map[string]string{
 		contract.DPUConnectionKey: `{"default":{"pfId":"0","vfId":"0","sandboxId":"s1","vfNetdevName":"ens1f0v0",` +
-			`"pfMac":"5c:00:00:00:00:01","podIfName":"eth0","network":"ovn-kubernetes"}}`,
+			`"pfMac":"5c:00:00:00:00:01","ofDpu":true,"podIfName":"eth0","network":"ovn-kubernetes"}}`,
 		contract.DPUStatusKey: `{"default":{"Status":"Ready","SandboxId":"s1"}}`,
 	} {
 		if got.Annotations[key] != want {

@@ -103,6 +103,9 @@ func (c claimant) details(host string) (*contract.DPUConnection, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", contract.DPUConnectionKey, err)
 	}
+	if details != nil && !details.OfDPU && c.isReady() { // its host may be of a version that did not say this, and it runs
+		details.OfDPU = true
+	}
 	return details, nil
 }
 

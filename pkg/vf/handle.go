@@ -22,6 +22,8 @@ type Handle struct {
 	Function PortName
 	// Mode is that of the PF's eswitch.
 	Mode Mode
+	// Card is for hosts with a DPU.
+	Card Card
 	// Representor is "" where the VF has none here, and Problem says why.
 	Representor string
 	Problem     error
@@ -34,7 +36,7 @@ func (i *Inventory) Handle(device string) (Handle, bool) {
 		return Handle{}, false
 	}
 	h := Handle{
-		Device: v.Name, Driver: v.Driver, VFIO: v.Vfio(), Mode: pf.Eswitch.Mode,
+		Device: v.Name, Driver: v.Driver, VFIO: v.Vfio(), Mode: pf.Eswitch.Mode, Card: i.Card(pf),
 		Function: PortName{Flavour: netdev.FlavourVF, PF: uint32(pf.PCI.Function), Number: uint32(v.Index)},
 	}
 	if pf.Number != nil {

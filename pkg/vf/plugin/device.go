@@ -34,6 +34,8 @@ type PF struct {
 	Eswitch vf.Mode
 	// LinkType is ether, infiniband, or "" where there is no netdev.
 	LinkType string
+	// Card says whether it is on the DPU, on a host that has one.
+	Card vf.Card
 }
 
 // Uplink says who has the uplink of the VFs.
@@ -59,6 +61,8 @@ func FromInventory(inv vf.Inventory, uplink Uplink) []Device {
 		problem := ""
 		if uplink == OwnUplink {
 			problem = uplinkProblem(pf, inv.Bonds)
+		} else {
+			of.Card = inv.Card(pf)
 		}
 		for j := range pf.VFs {
 			v := &pf.VFs[j]

@@ -3,8 +3,11 @@ package plugin
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -95,6 +98,41 @@ func TestDefaultPools_TakeSwitchdevOnly(t *testing.T) {
 		got := assign(DefaultPools(), FromInventory(inventory(t, name, nil), OwnUplink), none, nil)
 		if len(got[DefaultResource]) != want {
 			t.Errorf("%s: %d devices, want %d", name, len(got[DefaultResource]), want)
+		}
+	}
+}
+
+// TestDefaultDPUPools_LeaveOtherNICsOut: a VF of a NIC beside the DPU does not lead to the network of pods. A pool of the
+// administrator may have them.
+func TestDefaultDPUPools_LeaveOtherNICsOut(t *testing.T) {
+	product := func(id string) func(*vftest.World) {
+		return func(w *vftest.World) {
+			for file := range w.Tree {
+				if strings.HasSuffix(file, "/0000:af:00.0/device") {
+					w.Tree[file] = &fstest.MapFile{Data: []byte(id + "\n")}
+				}
+			}
+		}
+	}
+	none := &claims{}
+	explicit := []Pool{{Resource: DefaultResource, Selectors: []Selector{{RootDevices: []string{"0000:3b:00.0"}}}}}
+	for name, c := range map[string]struct {
+		pools   []Pool
+		product string
+		want    []string // PFs
+	}{
+		"a DPU and another NIC":    {DefaultDPUPools(), "0xa2dc", []string{"0000:af:00.0"}},
+		"no product that is known": {DefaultDPUPools(), "0x1021", []string{"0000:3b:00.0", "0000:3b:00.1", "0000:af:00.0"}},
+		"a pool of the other NIC":  {explicit, "0xa2dc", []string{"0000:3b:00.0"}},
+	} {
+		devices := FromInventory(inventory(t, "two-cards", product(c.product)), DPUUplink)
+		var got []string
+		for _, d := range assign(c.pools, devices, none, nil)[DefaultResource] {
+			got = append(got, d.PF.Address)
+		}
+		slices.Sort(got)
+		if diff := cmp.Diff(c.want, slices.Compact(got)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
 }

@@ -38,11 +38,18 @@ type Selector struct {
 	EswitchModes []string `json:"eswitchModes,omitempty"`
 	// RDMA also gives pods the RDMA character devices.
 	RDMA bool `json:"isRdma,omitempty"`
+	// NotOther leaves out the NICs that a host has beside its DPU. Only the default pool has it.
+	NotOther bool `json:"-"`
 }
 
 // DefaultPools is one pool, of all VFs whose traffic OVS can offload.
 func DefaultPools() []Pool {
 	return []Pool{{Resource: DefaultResource, Selectors: []Selector{{EswitchModes: []string{string(vf.Switchdev)}}}}}
+}
+
+// DefaultDPUPools is one pool, of the VFs of the host's DPU: what its eswitch does is not seen from the host.
+func DefaultDPUPools() []Pool {
+	return []Pool{{Resource: DefaultResource, Selectors: []Selector{{NotOther: true}}}}
 }
 
 // ParsePools reads the form that the sriov-network-device-plugin has, in JSON:
@@ -160,7 +167,7 @@ func (s Selector) matches(d Device) bool {
 		(anyPF(s.PFNames, d.PF.Name, d.Index) || anyPF(s.PFNames, d.PF.Address, d.Index)) &&
 		anyPF(s.RootDevices, d.PF.Address, d.Index) &&
 		anyOf(s.LinkTypes, d.PF.LinkType) && anyOf(s.EswitchModes, string(d.PF.Eswitch)) &&
-		(!s.RDMA || len(d.RDMA) > 0)
+		(!s.RDMA || len(d.RDMA) > 0) && !(s.NotOther && d.PF.Card == vf.CardOther)
 }
 
 func anyOf(wanted []string, got string) bool { return len(wanted) == 0 || slices.Contains(wanted, got) }
