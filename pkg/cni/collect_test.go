@@ -126,16 +126,41 @@ func (n *node) interfaces() map[string]map[string]string {
 	return out
 }
 
+// TestSweep_LeavesVFWithOurAliasAlone: a pod with NET_ADMIN has given its VF the alias of a veth of ours, with the UID of
+// a pod that lives, of one that does not, or of none.
+func TestSweep_LeavesVFWithOurAliasAlone(t *testing.T) {
+	for _, uid := range []string{"other-uid", "unknown-uid", ""} {
+		n := newNode(t)
+		n.setPod(contract.PodOwner("default", "other"), "other-uid", otherNetwork)
+		p := webOn(sandboxB)
+		p.UID = uid
+		text := alias(p)
+		if uid == "" {
+			text = aliasPrefix + sandboxB
+		}
+		n.net.AddLink("", netdev.Link{Name: "ens1f0v3", Type: "device", Parent: "0000:03:00.5", Alias: text})
+		if err := n.srv.Sweep(t.Context()); err != nil {
+			t.Errorf("%q: %v", uid, err)
+		}
+		if ports := n.interfaces(); len(ports) > 0 {
+			t.Errorf("%q: the VF became a port: %v", uid, ports)
+		}
+		if _, err := n.host.Link("ens1f0v3"); err != nil {
+			t.Errorf("%q: %v", uid, err)
+		}
+	}
+}
+
 func TestAlias_OfALongNetworkName(t *testing.T) {
 	p := webOn(sandboxA)
 	p.Network = strings.Repeat("n", 129)
-	got, ok := ours(netdev.Link{Name: linkA, Alias: alias(p)})
+	got, ok := ours(netdev.Link{Name: linkA, Type: "veth", Alias: alias(p)})
 	if want := (plug.Plugged{Sandbox: sandboxA, Link: linkA}); !ok || got != want {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	p.Network = p.Network[:128]
 	p.Link = linkA
-	if got, ok := ours(netdev.Link{Name: linkA, Alias: alias(p)}); !ok || got != p {
+	if got, ok := ours(netdev.Link{Name: linkA, Type: "veth", Alias: alias(p)}); !ok || got != p {
 		t.Errorf("%+v, want %+v", got, p)
 	}
 }

@@ -44,9 +44,11 @@ func removeLink(host Links, p plug.Plugged) error {
 }
 
 // ours gives the port of a link that we made, without the pod's name. A link of a
-// former version tells the sandbox only.
+// former version tells the sandbox only. Only a veth is ours: a VF that comes back has the
+// alias that its pod has given it.
 func ours(l netdev.Link) (p plug.Plugged, ok bool) {
 	text, ok := strings.CutPrefix(l.Alias, aliasPrefix)
+	ok = ok && l.Type == "veth"
 	fields := append(strings.Fields(text), "", "", "", "", "", "")
 	return plug.Plugged{
 		Pod: contract.Owner{Network: fields[5]}, Sandbox: fields[0], UID: fields[1], IfName: fields[2],
