@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -36,7 +37,7 @@ type Netns interface {
 	io.Closer
 }
 
-// PF sets the MAC that a VF's driver will find; *netdev.Devices does it. Some
+// PF sets the MAC that a VF's driver will find; *devlink.Devices does it. Some
 // drivers take it from the PF's link, some from the devlink port of the
 // representor, which tells it as well.
 type PF interface {
@@ -91,9 +92,17 @@ type Target struct {
 	MTU  int
 }
 
-// settle is how long a driver may take to let a MAC be set: iavf starts anew
-// when the PF has set one.
-const settle = 2 * time.Second
+const (
+	// settle is how long a driver may take to let a MAC be set: iavf starts anew
+	// when the PF has set one, and waits for its PF for 2.5 s in each try.
+	settle = 10 * time.Second
+	// settleEthtool is for settings that many drivers refuse for good.
+	settleEthtool = 2 * time.Second
+	pause         = 100 * time.Millisecond
+)
+
+// markPrefix begins each alias of the agent. A VF for pods has none: a pod has given it this one.
+const markPrefix = "ovn-offload "
 
 // New makes a Mover.
 func New(d Deps) *Mover { return &Mover{Deps: d, locks: map[string]*sync.Mutex{}} }
@@ -157,6 +166,9 @@ func (m *Mover) look(v vf.Handle) (o ledger.Original, err error) {
 		return o, err
 	}
 	o.Name, o.MAC, o.MTU, o.Up, o.AltNames = link.Name, vf.MAC(link.MAC), link.MTU, link.Up, link.AltNames
+	if !strings.HasPrefix(link.Alias, markPrefix) {
+		o.Alias = link.Alias
+	}
 	settings, err := m.Ethtool.Ethtool(link.Name)
 	if err != nil { // most drivers have a part of the settings only
 		m.Log.Debug("ethtool settings that are not known", "device", v.Device, "error", err)
@@ -256,14 +268,14 @@ func (m *Mover) set(ctx context.Context, where place, link netdev.Link, t Target
 	}
 	var err error
 	if set.MTU != 0 || set.MAC != nil {
-		err = insist(ctx, func() error { return where.SetLink(link.Name, set) })
+		err = insist(ctx, settle, func() error { return where.SetLink(link.Name, set) })
 	}
 	return errors.Join(err, where.Close())
 }
 
 // insist tries again for a while; no event tells when a driver is ready.
-func insist(ctx context.Context, f func() error) error {
-	ctx, cancel := context.WithTimeout(ctx, settle)
+func insist(ctx context.Context, limit time.Duration, f func() error) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
 		err := f()
@@ -273,7 +285,7 @@ func insist(ctx context.Context, f func() error) error {
 		select {
 		case <-ctx.Done():
 			return err
-		case <-time.After(settle / 20):
+		case <-time.After(pause):
 		}
 	}
 }

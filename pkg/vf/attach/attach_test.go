@@ -3,14 +3,18 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -320,6 +324,88 @@ func TestIn_RetriesRefusedMAC(t *testing.T) {
 	w.must(err)
 	if l, err := pod.Link("eth0"); err != nil || l.MAC.String() != podMAC.String() || refusals != 3 {
 		t.Errorf("in the pod: %+v, %v after %d refusals", l, err, refusals)
+	}
+}
+
+// TestIn_WaitsForDriverThatStartsAnew: each try of iavf waits for the PF, for 2.5 s.
+func TestIn_WaitsForDriverThatStartsAnew(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t)
+		w.claim()
+		tries := 0
+		w.net.FailWith(func(op, _ string) error {
+			if op != "SetLink" {
+				return nil
+			}
+			if tries++; tries > 3 {
+				return nil
+			}
+			time.Sleep(2500 * time.Millisecond)
+			return unix.EAGAIN
+		})
+		w.must(w.in())
+	})
+}
+
+// TestDetach_FormerNameInUse: names that are not stable go to the next device, and with them the further ones.
+func TestDetach_FormerNameInUse(t *testing.T) {
+	for name, spoil := range map[string]func(*world){
+		"in the pod":               func(*world) {},
+		"its namespace is gone":    func(w *world) { w.net.RemoveNS("/pod") },
+		"renamed in the pod":       func(w *world) { w.inPod(netdev.Move{Name: "net7", To: "/pod"}) },
+		"the pod has taken dev's":  func(w *world) { w.inPod(netdev.Move{Name: "dev99", To: "/pod"}) },
+		"a further name is in use": func(w *world) { w.net.AddLink("", netdev.Link{Name: "eth0"}) },
+	} {
+		w := newWorld(t)
+		w.claim()
+		w.must(w.in())
+		w.must(w.m.Commit(device, "a"))
+		w.net.AddLink("", netdev.Link{Name: "vf0"})
+		spoil(w)
+		if err := w.m.Detach(t.Context(), w.f, "a"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		l, err := childOf(w.host, device)
+		if err != nil || l.Name != fmt.Sprintf("dev%d", l.Index) || l.MAC.String() != originalMAC.String() || l.MTU != 1500 || !l.Up {
+			t.Errorf("%s: detached: %+v, %v", name, l, err)
+		}
+		if claims := w.m.Ledger.Claims(); len(claims) > 0 {
+			t.Errorf("%s: claims are left: %+v", name, claims)
+		}
+		if _, err := w.net.Inode("/pod"); err != nil {
+			w.net.AddNS("/pod")
+		}
+		w.claim() // the next pod gets it
+		w.must(w.in())
+	}
+}
+
+// inPod moves the VF inside the pod.
+func (w *world) inPod(m netdev.Move) {
+	w.Helper()
+	pod, err := w.net.Open("/pod")
+	w.must(err)
+	l, err := childOf(pod, device)
+	w.must(err)
+	m.Index = l.Index
+	w.must(pod.MoveLink(m))
+}
+
+// TestDetach_RestoresAlias: an alias goes along with a netdev, and a pod with NET_ADMIN sets it.
+func TestDetach_RestoresAlias(t *testing.T) {
+	for own, want := range map[string]string{"": "", "rack 3": "rack 3", "ovn-offload sandbox x": ""} {
+		w := newWorld(t)
+		w.must(w.host.SetLink("vf0", netdev.Settings{Alias: own, NoAlias: own == ""}))
+		w.claim()
+		w.must(w.in())
+		pod, err := w.net.Open("/pod")
+		w.must(err)
+		w.must(pod.SetLink("eth0", netdev.Settings{Alias: "ovn-offload management port, was p0"}))
+		w.must(w.m.Detach(t.Context(), w.f, "a"))
+		w.wantDetached()
+		if l, err := w.host.Link("vf0"); err != nil || l.Alias != want {
+			t.Errorf("own alias %q: %q, %v", own, l.Alias, err)
+		}
 	}
 }
 

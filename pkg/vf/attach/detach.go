@@ -53,7 +53,7 @@ func (m *Mover) restore(ctx context.Context, v vf.Handle, claim ledger.Claim) er
 	if o.Name == "" {
 		return nil // it had no netdev
 	}
-	link, where, err := m.find(claim)
+	err = m.takeBack(claim)
 	if errors.Is(err, netdev.ErrNotFound) {
 		if v.Driver == o.Driver {
 			return ErrAway
@@ -63,27 +63,40 @@ func (m *Mover) restore(ctx context.Context, v vf.Handle, claim ledger.Claim) er
 	if err != nil {
 		return err
 	}
-	defer func() { _ = where.Close() }()
-	if err := moveToHost(link, where, o); err != nil {
-		return err
-	}
 	return m.restoreLink(ctx, claim.Device, o)
 }
 
-// moveToHost takes a link out of wherever it is, and gives it its name.
-func moveToHost(link netdev.Link, where place, o *ledger.Original) error {
+// takeBack takes the netdev out of wherever it is, and gives it its name. If another link has that by now, such as one
+// that has come since, the netdev gets the name that the kernel would give it.
+func (m *Mover) takeBack(claim ledger.Claim) error {
+	err := m.moveToHost(claim, func(netdev.Link) string { return claim.Original.Name })
+	if !errors.Is(err, netdev.ErrExists) {
+		return err
+	}
+	m.Log.Warn("former name of this VF is in use", "device", claim.Device, "error", err)
+	return m.moveToHost(claim, func(link netdev.Link) string { return fmt.Sprintf("dev%d", link.Index) })
+}
+
+// moveToHost leaves a netdev in the host namespace with its old name if the new one is in use.
+func (m *Mover) moveToHost(claim ledger.Claim, nameOf func(netdev.Link) string) error {
+	link, where, err := m.find(claim)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = where.Close() }()
 	if err := where.SetAltNames(link.Index, nil); err != nil { // udev keeps the pod's name as one
 		return err
 	}
-	if where.closer == nil && link.Up && link.Name != o.Name { // kernels before 6.2 do not rename it so
+	name, mtu := nameOf(link), claim.Original.MTU
+	if where.closer == nil && link.Up && link.Name != name { // kernels before 6.2 do not rename it so
 		if err := where.SetLink(link.Name, netdev.Settings{State: netdev.Down}); err != nil {
 			return err
 		}
 	}
-	if where.closer == nil && link.Name == o.Name && link.MTU == o.MTU {
+	if where.closer == nil && link.Name == name && link.MTU == mtu {
 		return nil
 	}
-	return where.MoveLink(netdev.Move{Index: link.Index, Name: o.Name, MTU: o.MTU})
+	return where.MoveLink(netdev.Move{Index: link.Index, Name: name, MTU: mtu})
 }
 
 func (m *Mover) restoreLink(ctx context.Context, device string, o *ledger.Original) error {
@@ -93,21 +106,26 @@ func (m *Mover) restoreLink(ctx context.Context, device string, o *ledger.Origin
 	}
 	if o.Ethtool != nil {
 		// The pod's settings on a free VF do less harm than a VF that no pod gets.
-		if err := insist(ctx, func() error { return m.Ethtool.SetEthtool(link.Name, *o.Ethtool) }); err != nil {
+		if err := insist(ctx, settleEthtool, func() error { return m.Ethtool.SetEthtool(link.Name, *o.Ethtool) }); err != nil {
 			m.Log.Warn("ethtool settings that a pod may have changed", "device", device, "error", err)
 		}
 	}
-	set := netdev.Settings{State: netdev.Down}
+	set := netdev.Settings{State: netdev.Down, Alias: o.Alias, NoAlias: link.Alias != "" && o.Alias == ""}
 	if o.Up {
 		set.State = netdev.Up
 	}
 	if link.MAC.String() != o.MAC.String() {
 		set.MAC = []byte(o.MAC)
 	}
-	if err := insist(ctx, func() error { return m.Host.SetLink(link.Name, set) }); err != nil {
+	if err := insist(ctx, settle, func() error { return m.Host.SetLink(link.Name, set) }); err != nil {
 		return err
 	}
-	return m.Host.SetAltNames(link.Index, o.AltNames)
+	err = m.Host.SetAltNames(link.Index, o.AltNames)
+	if errors.Is(err, netdev.ErrExists) { // another link has one of them: the VF is as good without
+		m.Log.Warn("further names of this VF that are in use", "device", device, "error", err)
+		err = nil
+	}
+	return err
 }
 
 // restoreFunctionMAC comes before the netdev's own: some drivers refuse it else.

@@ -82,8 +82,10 @@ type Original struct {
 	Name     string   `json:"name,omitempty"`
 	MAC      vf.MAC   `json:"mac,omitempty"`
 	AltNames []string `json:"altNames,omitempty"`
-	MTU      int      `json:"mtu,omitempty"`
-	Up       bool     `json:"up,omitempty"`
+	// Alias is empty in records of former versions, too.
+	Alias string `json:"alias,omitempty"`
+	MTU   int    `json:"mtu,omitempty"`
+	Up    bool   `json:"up,omitempty"`
 	// FunctionMAC is what the PF or devlink said that the function will use.
 	FunctionMAC vf.MAC   `json:"functionMAC,omitempty"`
 	Driver      string   `json:"driver,omitempty"`
