@@ -160,6 +160,9 @@ func (s *Server) needsRestore(c ledger.Claim) bool {
 	if err != nil || !ok {
 		return err == nil
 	}
+	if p.Link != "" && p.Link != v.Representor { // which may be of another VF since a reset of the NIC
+		return true
+	}
 	link, err := s.deps.Host.Link(p.Link)
 	return p.Link != "" && (errors.Is(err, netdev.ErrNotFound) || err == nil && !link.Up)
 }

@@ -602,6 +602,23 @@ func TestDevice_SweepRestoresRepresentor(t *testing.T) {
 }
 
 // TestDevice_GCDetachesUnlistedOnly: GC detaches the devices that the runtime does not list, and keeps those that it lists.
+// TestDevice_SweepFollowsRenamedRepresentor: after a reset of the NIC a name such as eth12 is that of another VF's
+// representor, which is there and up.
+func TestDevice_SweepFollowsRenamedRepresentor(t *testing.T) {
+	n := newNIC(t)
+	n.mustDo(addWeb(sandboxA, "/ns/a"))
+	n.net.AddLink("", netdev.Link{Name: "rep7", MTU: 1500})
+	vfs := n.inv.PFs[0].VFs
+	vfs[0].Representor, vfs[1].Representor = &vf.Representor{Netdev: vf.Netdev{Name: "rep7"}}, &vf.Representor{Netdev: vf.Netdev{Name: "rep0"}}
+	must(t, n.srv.Sweep(t.Context()))
+	if now := n.plugged(); now.Link != "rep7" {
+		t.Errorf("the port is %+v", now)
+	}
+	if rep, err := n.host.Link("rep7"); err != nil || !rep.Up {
+		t.Errorf("the VF's representor: %+v, %v", rep, err)
+	}
+}
+
 func TestDevice_GCDetachesUnlistedOnly(t *testing.T) {
 	n := newNIC(t)
 	n.mustDo(addWeb(sandboxA, "/ns/a"))
