@@ -3,6 +3,7 @@ package vf
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -112,6 +113,16 @@ func (p Purposes) Own(purpose Purpose) (device string, err error) {
 		}
 	}
 	return "", nil
+}
+
+// Missing is the error of a setting that selects no VF, on a node that has some: its NIC may have got another name. A
+// node without VFs may have the setting of the others.
+func (p Purposes) Missing(purpose Purpose, inv Inventory) error {
+	err := p.problems[purpose]
+	if !errors.Is(err, ErrNoVF) || !slices.ContainsFunc(inv.PFs, func(pf PF) bool { return len(pf.VFs) > 0 }) {
+		return nil
+	}
+	return fmt.Errorf("%s port: %w, so its traffic stays in software", purpose, err)
 }
 
 // NotForPods are the VFs that pods do not get by asking for one, by PCI address.

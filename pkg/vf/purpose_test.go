@@ -46,6 +46,30 @@ func twoPFs() *Inventory {
 	return inv
 }
 
+// TestMissing_NICWithAnotherName: an upgrade of the system renames ens1f0 to ens1f0np0, and the setting selects nothing.
+func TestMissing_NICWithAnotherName(t *testing.T) {
+	settings := Settings{Gateway: Selector{"ens1f0#1"}}
+	renamed := twoPFs()
+	renamed.PFs[0].Ports[0].Name = "ens1f0np0"
+	free := func(string) string { return "" }
+	for name, tc := range map[string]struct {
+		settings Settings
+		inv      *Inventory
+		missing  bool
+	}{
+		"renamed":        {settings, renamed, true},
+		"there":          {settings, twoPFs(), false},
+		"without VFs":    {settings, &Inventory{PFs: []PF{{Ports: []Netdev{{Name: "eth0"}}}}}, false},
+		"not set":        {Settings{}, renamed, false},
+		"another reason": {Settings{Gateway: Selector{"ens1f0"}}, twoPFs(), false},
+	} {
+		p := tc.settings.Purposes(tc.inv, nil, free)
+		if err := p.Missing(ForGateway, *tc.inv); (err != nil) != tc.missing || p.Missing(ForManagement, *tc.inv) != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
 func TestPurposes_OneForEachVF(t *testing.T) {
 	for _, tc := range []struct {
 		management, gateway, pods string
