@@ -21,6 +21,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
@@ -93,7 +94,7 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 func (f *full) openPolicies() error {
 	dir := filepath.Dir(f.Node.Checkpoint)
 	uplinks, err := uplink.New(filepath.Join(dir, "uplink.json"), f.Node.Boot, uplink.Deps{
-		Netns: node.Local{NS: f.netns}, NIC: nics{f.kernel}, Gateway: f.setup, Uplink: f.uplinkOf, Logger: f.Logger,
+		Netns: node.Local{NS: f.netns}, NIC: setup.NewKernel(f.kernel, sysfs), Gateway: f.setup, Uplink: f.uplinkOf, Logger: f.Logger,
 	})
 	if err != nil {
 		return err
@@ -157,7 +158,7 @@ func (f *full) openServer() (err error) {
 	cfg := f.CNI
 	cfg.MTU = f.setup.MTU
 	bridge := &plug.OVS{DB: f.db, Bridge: contract.IntegrationBridge, Host: f.netns}
-	f.ready = func() error { return cmp.Or(bridge.Ready(), f.setup.Ready()) }
+	f.ready = func() error { return cmp.Or(bridge.Ready(), plug.SameDatapath(f.db, bridge.Bridge), f.setup.Ready()) }
 	if f.server, err = cni.NewServer(cfg, cni.Deps{
 		Plugger: bridge, Pods: f.pods, Host: f.netns, OpenNS: cni.OpenNS, Functions: f.vfs.functions, Mapped: f.mapped, Ready: f.ready,
 		OnNode: func() []*corev1.Pod { return f.view.PodsOnNode(f.Node.Node) },
@@ -204,7 +205,10 @@ func (f *full) facts() nodeoffload.Facts {
 	if reason := f.unready.problem(); reason != "" {
 		facts.Problems = append(facts.Problems, "the network is not set up: "+reason)
 	}
-	for _, err := range []error{f.setup.GatewayVFProblem(), f.setup.NextHopProblem(), f.physical.reconciler.Problem()} {
+	for _, err := range []error{
+		f.own.purposes().Missing(vf.ForManagement, f.known()), f.own.purposes().Missing(vf.ForGateway, f.known()),
+		f.setup.GatewayVFProblem(), f.setup.NextHopProblem(), f.physical.reconciler.Problem(),
+	} {
 		if err != nil {
 			facts.Problems = append(facts.Problems, err.Error())
 		}

@@ -4,15 +4,9 @@ import (
 	"path/filepath"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
-
-// nics changes devices through the kernel.
-type nics struct{ *netdev.Devices }
-
-func (nics) SetVFs(address string, n int) error { return netdev.SetVFs(sysfs, address, n) }
 
 // policies makes what sets NICs up as OffloadPolicies say.
 func (v *podVFs) policies(changed func(), ovs setup.OVSControl, busy setup.Busy) (*setup.Policies, *setup.Runner, error) {
@@ -24,7 +18,7 @@ func (v *podVFs) policies(changed func(), ovs setup.OVSControl, busy setup.Busy)
 	runner, err = setup.New(filepath.Join(filepath.Dir(v.Node.Checkpoint), "offload-policy.json"), v.Node.Boot, setup.Deps{
 		Policies: policies.List, NodeObject: v.node,
 		Inventory: v.inventory.Read, InUse: v.users, Hold: v.functions.Ledger.Hold,
-		Busy: busy, NIC: nics{v.kernel}, OVS: ovs,
+		Busy: busy, NIC: setup.NewKernel(v.kernel, sysfs), OVS: ovs,
 		Warn: func(message string) {
 			v.report.Warn(contract.NodeOwner(v.Node.Node), "OffloadPolicyNotApplied", message)
 		},
