@@ -380,6 +380,23 @@ func TestDetach_FormerNameInUse(t *testing.T) {
 	}
 }
 
+// TestNetnsGone_FailedLookIsNoAnswer: the sweep would take the VF from a pod that lives.
+func TestNetnsGone_FailedLookIsNoAnswer(t *testing.T) {
+	w := newWorld(t)
+	w.claim()
+	claim, _ := w.m.Ledger.Holder(device)
+	for want, err := range map[bool]error{false: unix.EIO, true: fmt.Errorf("namespace /pod: %w", unix.ENOENT)} {
+		w.m.Inode = func(string) (uint64, error) { return 0, err }
+		if gone := w.m.NetnsGone(claim); gone != want {
+			t.Errorf("%v: gone is %t", err, gone)
+		}
+	}
+	w.m.Inode = func(string) (uint64, error) { return claim.Inode + 1, nil }
+	if !w.m.NetnsGone(claim) {
+		t.Error("another namespace at the same path passes for the pod's")
+	}
+}
+
 // inPod moves the VF inside the pod.
 func (w *world) inPod(m netdev.Move) {
 	w.Helper()

@@ -170,10 +170,10 @@ func (m *Mover) restoreRDMA(claim ledger.Claim) error {
 }
 
 // NetnsGone reports whether the namespace of a claim is gone, and so its pod's
-// sandbox.
+// sandbox. It is not gone because it cannot be looked at now.
 func (m *Mover) NetnsGone(claim ledger.Claim) bool {
 	inode, err := m.Inode(claim.NetNS)
-	return err != nil || inode != claim.Inode
+	return errors.Is(err, os.ErrNotExist) || err == nil && inode != claim.Inode
 }
 
 // ClaimsOf gives the claims of a sandbox's attachment; "" means any.
