@@ -602,6 +602,29 @@ func TestDevice_SweepRestoresRepresentor(t *testing.T) {
 }
 
 // TestDevice_GCDetachesUnlistedOnly: GC detaches the devices that the runtime does not list, and keeps those that it lists.
+// TestDevice_CostOfADDAndDELIsThatOfOneVF: what is asked of the kernel does not grow with the links of the node, which
+// are two for each VF. Each call is one request or two.
+func TestDevice_CostOfADDAndDELIsThatOfOneVF(t *testing.T) {
+	var costs [2][]int
+	for i, vfs := range []int{2, 256} {
+		n := newNIC(t)
+		for v := 2; v < vfs; v++ {
+			n.net.AddLink("", netdev.Link{Name: fmt.Sprint("vf", v), Parent: fmt.Sprintf("0000:03:%02x.%d", v/8+1, v%8)})
+			n.net.AddLink("", netdev.Link{Name: fmt.Sprint("rep", v)})
+		}
+		calls := 0
+		n.net.FailWith(func(string, string) error { calls++; return nil })
+		for _, r := range []*Request{addWeb(sandboxA, "/ns/a"), delWeb(sandboxA, "/ns/a")} {
+			calls = 0
+			n.mustDo(r)
+			costs[i] = append(costs[i], calls)
+		}
+	}
+	if !slices.Equal(costs[0], costs[1]) || costs[0][0] == 0 {
+		t.Errorf("ADD and DEL make %v calls with two VFs, and %v with 256", costs[0], costs[1])
+	}
+}
+
 // TestDevice_SweepFollowsRenamedRepresentor: after a reset of the NIC a name such as eth12 is that of another VF's
 // representor, which is there and up.
 func TestDevice_SweepFollowsRenamedRepresentor(t *testing.T) {

@@ -54,6 +54,38 @@ func TestRequests_AskForNoVFs(t *testing.T) {
 	}
 }
 
+// TestRequests_DoNotGrowWithLinks: of no call.
+func TestRequests_DoNotGrowWithLinks(t *testing.T) {
+	sent := map[int]int{}
+	for _, pairs := range []int{1, 64} {
+		path, podPath := netdevtest.NewNS(t), netdevtest.NewNS(t)
+		ns := open(t, path)
+		for i := range pairs {
+			must(t, ns.AddVeth(netdev.Veth{Name: fmt.Sprint("more", i), Peer: netdev.Peer{Name: fmt.Sprint("peers", i)}}))
+		}
+		sent[pairs] = len(netdevtest.Requests(t, path, func() {
+			own, err := netdev.Open("")
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer own.Close()
+			devices, err := netdev.OpenDevices(own)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			defer devices.Close()
+			for _, err := range everyCall(own, devices, podPath) {
+				t.Error(err)
+			}
+		}))
+	}
+	if sent[1] == 0 || sent[1] != sent[64] {
+		t.Errorf("requests of all calls, by pairs of links: %v", sent)
+	}
+}
+
 // everyCall makes each call that finds or lists links, and gives the errors that it should not have.
 func everyCall(ns *netdev.NS, d *netdev.Devices, podPath string) (failed []error) {
 	v4 := netip.MustParsePrefix("10.244.1.5/24")
