@@ -86,7 +86,13 @@ func planRestore(st node.State, r record) []node.Step {
 	})
 	for _, route := range routes {
 		route.Link = name
-		if !slices.ContainsFunc(st.Routes, func(o netdev.Route) bool { return node.SameRoute(o, route) }) {
+		has := func(r netdev.Route) bool {
+			return slices.ContainsFunc(st.Routes, func(o netdev.Route) bool { return node.SameRoute(o, r) })
+		}
+		if route.Protocol == node.ProtocolRA && !has(route) { // for the time until the next advertisement
+			route = node.Permanent(route)
+		}
+		if !has(route) {
 			steps = append(steps, node.AddRoute{Route: route})
 		}
 	}

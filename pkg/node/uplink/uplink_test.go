@@ -319,3 +319,25 @@ func TestResume_ForgetsChangeOfFormerBoot(t *testing.T) {
 		t.Errorf("%d pauses, %d changes, %+v", m.paused, m.changes, next.saved)
 	}
 }
+
+// TestRestore_RoutesByAdvertisementsAreWorseThanNewOnes: the record does not say when such a route ends.
+func TestRestore_RoutesByAdvertisementsAreWorseThanNewOnes(t *testing.T) {
+	route := func(protocol, metric int) netdev.Route {
+		return netdev.Route{Dest: netip.MustParsePrefix("::/0"), NextHop: netip.MustParseAddr("fe80::1"), Link: nicName, Table: node.TableMain, Protocol: protocol, Metric: metric}
+	}
+	r := record{Link: netdevSettings{Name: nicName}, Routes: []netdev.Route{route(node.ProtocolRA, 1024)}}
+	for name, tt := range map[string]struct {
+		has  []netdev.Route
+		want []node.Step
+	}{
+		"a new netdev":      {nil, []node.Step{node.AddRoute{Route: route(node.ProtocolPermanent, 1025)}}},
+		"the same netdev":   {[]netdev.Route{route(node.ProtocolRA, 1024)}, nil},
+		"restored already":  {[]netdev.Route{route(node.ProtocolPermanent, 1025)}, nil},
+		"by another router": {[]netdev.Route{{Dest: netip.MustParsePrefix("::/0"), NextHop: netip.MustParseAddr("fe80::2"), Link: nicName, Table: node.TableMain, Protocol: node.ProtocolRA, Metric: 1024}}, []node.Step{node.AddRoute{Route: route(node.ProtocolPermanent, 1025)}}},
+	} {
+		st := node.State{Links: map[string]netdev.Link{nicName: {Name: nicName, Up: true}}, Routes: tt.has}
+		if got := planRestore(st, r); fmt.Sprint(got) != fmt.Sprint(tt.want) {
+			t.Errorf("%s: %v, want %v", name, got, tt.want)
+		}
+	}
+}
