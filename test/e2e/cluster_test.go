@@ -112,6 +112,7 @@ func runAll(m *testing.M) (int, error) {
 		return 1, err
 	}
 	world.Join(joined())
+	defer world.Leave()
 	return m.Run(), nil
 }
 

@@ -5,6 +5,11 @@
 // node's own network or the external host. The files have the words of the field: pods.go, service.go, policy.go,
 // outside.go, node.go, client.go.
 //
+// Shared is a world that tests which run beside others have in common: pods in two namespaces, made once. A Row of a
+// table has states in which clients of the shared world find something, and Check passes rows together. A test adds
+// services, which select shared servers, and makes the pods that its policies select in a namespace of its own. So no
+// test changes what another one sees.
+//
 // Place in the data flow: test/e2e calls Join with the cluster, then each test calls Test, which asks package tier
 // whether the run has the test. hack/gate chooses the areas. Commands of tests go through test/testbed, and test/probe
 // is both ends of a connection.
