@@ -40,11 +40,15 @@ func wantSame(t *testing.T, c world.Client, target, server string) {
 func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
 	world.Test(t, world.Services)
 	const seconds = 3 // longer than a client waits whose first packet was lost
-	ns := world.Namespace(t)
-	from := world.Run(t, world.Pod(ns, "server-0", nodes[1], world.Behind("web")),
-		world.Pod(ns, "server-1", nodes[2], world.Behind("web")), world.Pod(ns, "from", nodes[1]))[2]
-	short := world.Service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, seconds) })
-	long := world.Service(t, ns, func(spec *corev1.ServiceSpec) { sticky(spec, 600) })
+	w := world.Shared(t)
+	from := w.Clients[1]
+	ofTwo := func(lasts int32) *corev1.Service {
+		return world.Service(t, w.Namespace, func(spec *corev1.ServiceSpec) {
+			sticky(spec, lasts)
+			selecting("first", "yes")(spec)
+		})
+	}
+	short, long := ofTwo(seconds), ofTwo(600)
 	asker, first := world.FromPod(from), map[string]string{}
 	for i := range world.Frontends(short) {
 		for _, network := range tier.Pick([]string{"tcp", "udp"}[i:i+1], []string{"tcp", "udp"}) {
@@ -54,7 +58,8 @@ func TestService_AffinityKeepsClientAtEndpoint(t *testing.T) {
 			wantAnother(t, from, network, world.Frontends(short)[i], seconds*time.Second)
 		}
 	}
-	late := world.Addresses(world.Run(t, world.Pod(ns, "server-2", nodes[0], world.Behind("web")))[0])[0].String()
+	world.UpdateService(t, long, selecting("app", "web"))
+	late := world.Addresses(w.Servers[2])[0].String()
 	world.Eventually(t, world.ServiceWithin, "the third endpoint is there", func() (bool, string) {
 		out := vipsOf(t, long)
 		return strings.Contains(out, late), out
@@ -76,41 +81,6 @@ func wantAnother(t *testing.T, from *corev1.Pod, network, address string, lasts 
 		}
 	}
 	t.Errorf("%s %s: always %s, though no client asked for longer than the affinity lasts", network, address, first.Server)
-}
-
-// TestService_AffinitiesOfSharedAddress: two services with affinity share an address, and a
-// third an endpoint with them; a client of all three gets each one's endpoint.
-func TestService_AffinitiesOfSharedAddress(t *testing.T) {
-	world.Test(t, world.Services, world.Core)
-	const shared = "203.0.113.77"
-	ns := world.Namespace(t)
-	objects := []*corev1.Pod{world.Pod(ns, "from", nodes[1])}
-	for i := range 2 {
-		object := world.Pod(ns, fmt.Sprintf("server-%d", i), nodes[1+i], world.Behind("web"))
-		object.Labels["of"] = object.Name
-		objects = append(objects, object)
-	}
-	from := world.Run(t, objects...)[0]
-	of := func(name string, port int32, addrs ...string) {
-		world.Service(t, ns, func(spec *corev1.ServiceSpec) {
-			sticky(spec, 600)
-			spec.Selector, spec.ExternalIPs = map[string]string{"of": name}, addrs
-			spec.Ports[0].Port, spec.Ports[1].Port = port, port
-		})
-	}
-	of("server-0", 80, shared)
-	of("server-1", 81, shared)
-	of("server-1", 80, "203.0.113.78")
-	want := map[string]string{shared + ":80": "server-0", shared + ":81": "server-1", "203.0.113.78:80": "server-1"}
-	for range 3 {
-		for address, server := range want {
-			for _, network := range []string{"tcp", "udp"} {
-				if got := world.FromPod(from).Answered(t, network, address); got.Server != server {
-					t.Errorf("%s %s: %s answers, want %s", network, address, got.Server, server)
-				}
-			}
-		}
-	}
 }
 
 // TestService_AffinityWithLocalTrafficPolicy: where the policy is Local a client outside stays with

@@ -15,11 +15,9 @@ import (
 func portable() []func(*testing.T) {
 	return []func(*testing.T){
 		TestPod_ReachesEveryPod, TestPod_UnusedPortDoesNotAnswer, TestNode_ReachesItsPods, TestPod_ReachesOutsideAsItsNode,
-		TestPod_ReachesOwnAndOtherNodes, TestDNS_PodResolvesServiceNames, TestNetworkPolicy_IsolatesOtherNamespaces,
-		TestNetworkPolicy_HoldsForServices, TestNetworkPolicy_NewPodIsNeverOpen, TestNetworkPolicy_StopsRunningStreams,
-		TestNetworkPolicy_StopsStreamsOfServer, TestService_ReachesEveryEndpoint, TestService_OnlyEndpointReachesItself,
-		TestService_WithoutEndpointsRefuses, TestService_InternalTrafficPolicyLocalForPods, TestService_ChangesTypeInPlace,
-		TestService_ExternalTrafficPolicyChoosesEndpoints, TestNodePort_AnswersPodsOfEachNode, TestHostPort_AnswersOutsideAndNodes,
+		TestPod_ReachesOwnAndOtherNodes, TestDNS_PodResolvesServiceNames, TestNetworkPolicy_IsolatesOtherNamespaces, TestNetworkPolicy_HoldsForServices,
+		TestNetworkPolicy_NewPodIsNeverOpen, TestNetworkPolicy_StopsRunningStreams, TestNetworkPolicy_StopsStreamsOfServer,
+		TestService_AnswersAtItsOwnAddress, TestService_AnswersAtNodePorts, TestHostPort_AnswersItsClients,
 	}
 }
 

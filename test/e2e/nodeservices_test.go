@@ -99,7 +99,6 @@ func reachesAll(t *testing.T, from, network string, targets ...string) {
 // which no service has, does not.
 func TestService_KubernetesLeadsToAPIServer(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := world.Namespace(t)
 	service, err := cluster.client.CoreV1().Services("default").Get(t.Context(), "kubernetes", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -108,7 +107,7 @@ func TestService_KubernetesLeadsToAPIServer(t *testing.T) {
 	host := func(addr netip.Addr, seconds string) []string {
 		return []string{"curl", "-sk", "-m", seconds, "-o", "/dev/null", "https://" + netip.AddrPortFrom(addr, 443).String() + "/version"}
 	}
-	for _, pod := range world.RunOnEachNode(t, ns, "") {
+	for _, pod := range world.Shared(t).Clients {
 		node := pod.Spec.NodeName
 		world.MustOnNode(t, node, host(addr, "30")...)
 		world.MustInPod(t, pod, host(addr, "30")...)

@@ -5,7 +5,6 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 	"testing"
 
@@ -28,9 +27,9 @@ func askBound(t *testing.T, node, network string, at netip.AddrPort) (world.Answ
 // without an endpoint.
 func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
 	world.Test(t, world.Services, world.Core)
-	ns := world.Namespace(t)
-	world.Run(t, world.Pod(ns, "server", nodes[1], world.Behind("web")))
-	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
+	w := world.Shared(t)
+	web := world.Service(t, w.Namespace, func(spec *corev1.ServiceSpec) {
+		selecting("server", "server-1")(spec)
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
 	})
 	each := func(check func(network string, like netip.Addr, at func(node string) netip.AddrPort)) {
@@ -45,7 +44,7 @@ func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
 	}
 	sees := func(node, network string, at netip.AddrPort, seen netip.Addr) {
 		t.Helper()
-		want := world.Answer{Seen: seen.String(), Server: "server"}
+		want := world.Answer{Seen: seen.String(), Server: "server-1"}
 		world.Eventually(t, world.ServiceWithin, fmt.Sprintf("%s of %s at %s is seen as %s", network, node, at, seen),
 			func() (bool, string) {
 				got, err := world.FromNode(node).Ask(network, at.String())
@@ -79,7 +78,7 @@ func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
 	each(func(network string, own netip.Addr, at func(string) netip.AddrPort) {
 		sees(nodes[2], network, at(nodes[2]), own)
 	})
-	world.DeletePod(t, ns, "server")
+	web = world.UpdateService(t, web, selecting("server", "none"))
 	each(func(network string, _ netip.Addr, at func(string) netip.AddrPort) {
 		if network == "udp" { // the bridge does not change the packet within an ICMP error
 			return
@@ -89,41 +88,4 @@ func TestNodePortOfOwnNode_LocalWithoutEndpoint(t *testing.T) {
 			return err != nil && strings.Contains(err.Error(), "refused"), fmt.Sprint(got, err)
 		})
 	})
-}
-
-// TestNodePortOfOwnNode_EndpointComesAndGoes: the node port of the own node answers
-// at once whether its node has an endpoint or another one, and when that changes.
-func TestNodePortOfOwnNode_EndpointComesAndGoes(t *testing.T) {
-	world.Test(t, world.Services)
-	ns := world.Namespace(t)
-	world.Run(t, world.Pod(ns, "far", nodes[1], world.Behind("web")))
-	web := world.Service(t, ns, func(spec *corev1.ServiceSpec) {
-		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, corev1.ServiceExternalTrafficPolicyLocal
-	})
-	finds := func(servers ...string) {
-		t.Helper()
-		for _, addr := range world.NodeAddresses(t, nodes[2]) {
-			for i, network := range []string{"tcp", "udp"} {
-				at := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[i].NodePort)).String()
-				found := map[string]bool{}
-				world.Eventually(t, world.ServiceWithin, fmt.Sprintf("%s %s finds %v", network, at, servers), func() (bool, string) {
-					got, err := world.FromNode(nodes[2]).Ask(network, at)
-					if err != nil || !slices.Contains(servers, got.Server) {
-						clear(found)
-						return false, fmt.Sprint(got, err)
-					}
-					found[got.Server] = true
-					return len(found) == len(servers), fmt.Sprint(found)
-				})
-			}
-		}
-	}
-	finds("far")
-	world.Run(t, world.Pod(ns, "near", nodes[2], world.Behind("web")))
-	finds("far", "near")
-	world.DeletePod(t, ns, "far")
-	finds("near")
-	world.Run(t, world.Pod(ns, "other", nodes[0], world.Behind("web")))
-	world.DeletePod(t, ns, "near")
-	finds("other")
 }
