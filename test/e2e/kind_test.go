@@ -15,7 +15,7 @@ import (
 func portable() []func(*testing.T) {
 	return []func(*testing.T){
 		TestPod_ReachesEveryPod, TestPod_UnusedPortDoesNotAnswer, TestNode_ReachesItsPods, TestPod_ReachesOutsideAsItsNode,
-		TestPod_ReachesOwnAndOtherNodes, TestDNS_PodResolvesServiceNames, TestNetworkPolicy_IsolatesOtherNamespaces, TestNetworkPolicy_HoldsForServices,
+		TestPod_ReachesOwnAndOtherNodes, TestDNS_PodResolvesServiceNames, TestNetworkPolicy_AllowsItsPeersOnly,
 		TestNetworkPolicy_NewPodIsNeverOpen, TestNetworkPolicy_StopsRunningStreams, TestNetworkPolicy_StopsStreamsOfServer,
 		TestService_AnswersAtItsOwnAddress, TestService_AnswersAtNodePorts, TestHostPort_AnswersItsClients,
 	}
