@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,14 +20,9 @@ import (
 // packets of exactly the MTU; the peer sees the pod's own address.
 func TestPod_ReachesEveryPod(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := world.Namespace(t)
-	var objects []*corev1.Pod
-	for n, node := range nodes {
-		for i := range tier.Pick([]int{1, 2, 0}[n], 2) {
-			objects = append(objects, world.Pod(ns, fmt.Sprintf("%s-%d", node, i), node))
-		}
-	}
-	pods := world.Run(t, objects...)
+	w := world.Shared(t)
+	near, far := w.Clients, w.Other.Clients
+	pods := tier.Pick([]*corev1.Pod{near[0], near[1], far[1]}, slices.Concat(near, far))
 	mtu, each := podMTU(t, pods[0]), map[string]func(*testing.T){}
 	for _, from := range pods {
 		each[from.Name] = func(t *testing.T) {
@@ -78,9 +74,8 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 // where nothing answers, an address that no pod has included.
 func TestPod_UnusedPortDoesNotAnswer(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := world.Namespace(t)
-	pods := world.Run(t, world.Pod(ns, "from", nodes[1]), world.Pod(ns, "to", nodes[2]))
-	from, addr := pods[0], world.Addresses(pods[1])[0]
+	pods := world.Shared(t).Clients
+	from, addr := pods[1], world.Addresses(pods[2])[0]
 	dial := func(port uint16) world.Attempt {
 		return world.FromPod(from).Tries("probe", "dial", "tcp", netip.AddrPortFrom(addr, port).String())
 	}
@@ -94,8 +89,7 @@ func TestPod_UnusedPortDoesNotAnswer(t *testing.T) {
 // second of the node's subnet; and pods of other nodes do not appear there.
 func TestNode_ReachesItsPods(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := world.Namespace(t)
-	for _, pod := range world.RunOnEachNode(t, ns, "") {
+	for _, pod := range world.Shared(t).Clients {
 		node := pod.Spec.NodeName
 		for _, addr := range world.Addresses(pod) {
 			world.MustOnNode(t, node, "ping", "-c1", "-w10", addr.String())

@@ -13,12 +13,10 @@ import (
 // namespace. An unknown name is not found.
 func TestDNS_PodResolvesServiceNames(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := world.Namespace(t)
-	web := world.Service(t, ns, nil)
-	world.Run(t, world.Pod(ns, "server", nodes[2], world.Behind("web")))
-	clients := world.RunOnEachNode(t, ns, "")
+	w := world.Shared(t)
+	ns, web := w.Namespace, world.Service(t, w.Namespace, nil)
 	hosts := map[bool]string{true: "ahostsv6", false: "ahostsv4"}[sixes()[0]]
-	for _, from := range clients {
+	for _, from := range w.Clients {
 		for _, name := range []string{web.Name, web.Name + "." + ns + ".svc.cluster.local"} {
 			if out := world.MustInPod(t, from, "getent", hosts, name); !strings.HasPrefix(out, web.Spec.ClusterIP) {
 				t.Errorf("%s in %s: %q, want %s", name, from.Name, out, web.Spec.ClusterIP)

@@ -23,9 +23,7 @@ import (
 // the outside sees the node's address. Where nothing listens nothing answers.
 func TestPod_ReachesOutsideAsItsNode(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := world.Namespace(t)
-	world.ServeOutside(t)
-	for _, pod := range world.RunOnEachNode(t, ns, "") {
+	for _, pod := range world.Shared(t).Clients {
 		node := pod.Spec.NodeName
 		own := world.NodeAddresses(t, node)
 		for _, target := range world.NodeAddresses(t, outside) {
@@ -112,11 +110,9 @@ func TestPod_IsNotReachedFromOutside(t *testing.T) {
 // process that listens on all addresses answers from the management port's.
 func TestPod_ReachesOwnAndOtherNodes(t *testing.T) {
 	world.Test(t, world.Node, world.Core)
-	ns := world.Namespace(t)
-	pod := world.Pod(ns, "pod", nodes[1])
-	hosts := []*corev1.Pod{world.Pod(ns, "host-0", nodes[0], world.OnHost()), world.Pod(ns, "host-1", nodes[1], world.OnHost())}
-	world.Run(t, append(hosts, pod)...)
-	for _, host := range hosts {
+	w := world.Shared(t)
+	pod := w.Clients[1]
+	for _, host := range w.Hosts[:2] {
 		node := host.Spec.NodeName
 		for _, addr := range world.NodeAddresses(t, node) {
 			want := world.OfFamily(world.Addresses(pod), addr)
