@@ -178,6 +178,28 @@ func TestBoot_NICStaysWithHostWithoutAgent(t *testing.T) {
 	}
 }
 
+// TestBoot_ChangeOfModeBeforeTakeoverLeavesNICWithHost: the NIC has the host's addresses, and would be cut off as a port.
+func TestBoot_ChangeOfModeBeforeTakeoverLeavesNICWithHost(t *testing.T) {
+	b := newBootBench(t)
+	b.reboot(t, nodeV4, nodeV6)
+	s := b.setup(t)
+	if detached, err := s.Detach(t.Context(), "eth0"); detached || err != nil {
+		t.Errorf("detached %t, %v", detached, err)
+	}
+	nodetest.Must(t, s.Attach(t.Context(), "eth0"))
+	if ports := b.ports(); slices.Contains(ports, "eth0") {
+		t.Errorf("the bridge has the ports %v", ports)
+	}
+	converge(t, s)
+	if detached, err := s.Detach(t.Context(), "eth0"); !detached || err != nil {
+		t.Errorf("after the takeover: detached %t, %v", detached, err)
+	}
+	nodetest.Must(t, s.Attach(t.Context(), "eth0"))
+	if ports := b.ports(); !slices.Contains(ports, "eth0") {
+		t.Errorf("after the takeover the bridge has the ports %v", ports)
+	}
+}
+
 // TestCheckpoint_LostBeforeBoot: the database of OVS has the bridge and its port still, and the host's addresses are on the NIC.
 func TestCheckpoint_LostBeforeBoot(t *testing.T) {
 	b := newBootBench(t)

@@ -44,14 +44,16 @@ func (s *Setup) Verify(ctx context.Context, probes []string) error {
 	return node.Verify{Probes: probes}.Apply(ctx, s.Host)
 }
 
-// bridgeWith is the bridge that has a NIC of its own, nil if none has.
+// bridgeWith is the bridge that has a NIC of its own, nil if none has. A NIC that has not been taken over since the host
+// has booted has the host's addresses, and no bridge.
 func (s *Setup) bridgeWith(nic string) (*bridge, *Checkpoint, error) {
 	for _, b := range []*bridge{s.bridge, s.second} {
 		saved, err := loadCheckpoint(b.cfg.Checkpoint)
 		if err != nil {
 			return nil, nil, err
 		}
-		if saved != nil && saved.Interface == nic && len(b.Deps.DB.Rows(gatewayOwner(b.cfg).String())) > 0 {
+		booted := State{Saved: saved, Boot: b.cfg.Boot}.HasBooted()
+		if saved != nil && saved.Interface == nic && !booted && len(b.Deps.DB.Rows(gatewayOwner(b.cfg).String())) > 0 {
 			return b, saved, nil
 		}
 	}
