@@ -21,6 +21,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/agent"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
+	"github.com/ovn-offload/ovn-offload/pkg/expose"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
@@ -50,7 +51,7 @@ func command() *cobra.Command {
 		Use: "ovn-offload-agent", Short: "sets a node up for the network and attaches its pods",
 		Version: version, Args: cobra.NoArgs, SilenceUsage: true, SilenceErrors: true,
 		PersistentPreRunE: func(*cobra.Command, []string) error {
-			cfg.Logger = slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: level})).With("node", cfg.Node.Node)
+			cfg.Logger = expose.Logger(os.Stderr, level).With("node", cfg.Node.Node)
 			return cfg.Validate()
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return agent.Run(cmd.Context(), cfg) },

@@ -38,7 +38,7 @@ func certsCommand(o *options, level *slog.Level) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return certify(cmd.Context(), client, cfg, addresses, newLogger(*level))
+			return certify(cmd.Context(), client, cfg, addresses, expose.Logger(os.Stderr, *level))
 		},
 	}
 	flags := command.Flags()

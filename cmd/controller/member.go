@@ -3,10 +3,12 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ovn-offload/ovn-offload/pkg/expose"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/raft"
@@ -36,7 +38,7 @@ func memberCommand(o *options, level *slog.Level) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			cfg.Database, cfg.Logger = args[0], newLogger(*level)
+			cfg.Database, cfg.Logger = args[0], expose.Logger(os.Stderr, *level)
 			return raft.Start(cmd.Context(), client, cfg)
 		},
 	}

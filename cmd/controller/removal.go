@@ -3,10 +3,12 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ovn-offload/ovn-offload/pkg/expose"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
 	"github.com/ovn-offload/ovn-offload/pkg/removal"
 )
@@ -26,7 +28,7 @@ func removalCommand(o *options, level *slog.Level) *cobra.Command {
 			}
 			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
 			defer cancel()
-			return removal.Run(ctx, client, namespace, newLogger(*level))
+			return removal.Run(ctx, client, namespace, expose.Logger(os.Stderr, *level))
 		},
 	}
 	command.Flags().StringVar(&namespace, "namespace", "ovn-kubernetes", "namespace of the agents")

@@ -121,7 +121,7 @@ func (f *full) awaitNICs(ctx context.Context) {
 	case <-f.nics.Returned():
 	case <-ctx.Done():
 	case <-time.After(nicsTimeout):
-		f.Logger.Warn("pods get their network before OffloadPolicies are applied", "took", nicsTimeout.String())
+		f.Logger.Warn("pods get their network before OffloadPolicies are applied", "took", nicsTimeout)
 	}
 }
 

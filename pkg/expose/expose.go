@@ -1,4 +1,4 @@
-// Package expose serves the metrics and the health of a process. On the loopback address it serves plain HTTP without
+// Package expose serves the metrics and the health of a process, and writes its log. On the loopback address it serves plain HTTP without
 // credentials, for the kubelet's probes and for curl on the node. On other addresses it requires TLS. Metrics name
 // namespaces and pods, so /metrics there also requires the token of an account that may get this path.
 //
