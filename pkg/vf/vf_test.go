@@ -136,3 +136,33 @@ func TestHandle_NamesPFAsDPUKnowsIt(t *testing.T) {
 		}
 	}
 }
+
+func TestCard_GoesByProductsOfNICs(t *testing.T) {
+	nic := func(address string, dpu bool, total int) PF {
+		pci, err := ParsePCIAddress(address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return PF{Device: Device{Name: address, PCI: pci}, Class: Class{DPU: dpu}, TotalVFs: total}
+	}
+	for name, tc := range map[string]struct {
+		pfs  []PF
+		want []Card
+	}{
+		"a DPU":                         {[]PF{nic("0000:a3:00.0", true, 16), nic("0000:a3:00.1", true, 16)}, []Card{CardDPU, CardDPU}},
+		"a DPU and another NIC":         {[]PF{nic("0000:18:00.0", false, 16), nic("0000:a3:00.0", true, 16)}, []Card{CardOther, CardDPU}},
+		"an unknown card":               {[]PF{nic("0000:a3:00.0", false, 16), nic("0000:a3:00.1", false, 16)}, []Card{CardDPU, CardDPU}},
+		"an unknown card and a plain":   {[]PF{nic("0000:00:02.0", false, 0), nic("0000:a3:00.0", false, 16)}, []Card{CardUnknown, CardDPU}},
+		"two unknown cards":             {[]PF{nic("0000:18:00.0", false, 16), nic("0000:a3:00.0", false, 16)}, []Card{CardUnknown, CardUnknown}},
+		"two DPUs, of which one serves": {[]PF{nic("0000:18:00.0", true, 16), nic("0000:a3:00.0", true, 16)}, []Card{CardDPU, CardDPU}},
+	} {
+		inv := Inventory{PFs: tc.pfs}
+		var got []Card
+		for i := range inv.PFs {
+			got = append(got, inv.Card(&inv.PFs[i]))
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+}
