@@ -43,6 +43,9 @@ func otherOVS(f Facts) []Finding {
 	case !f.Others.OVS && f.HostOVS:
 		return []Finding{fail("Start the host's Open vSwitch, or set nodes.openvswitch to true.",
 			"The host is to bring its own Open vSwitch, and none runs.")}
+	case f.HostOVS && f.Others.KeepsPorts && f.Gateway.NIC != "":
+		return []Finding{warn("Let it remove transient ports at boot, as docs/agent.md#between-boot-and-agent says.",
+			"The host's Open vSwitch keeps the uplink as a port at a boot: the node has no network before the agent starts.")}
 	case f.HostOVS:
 		return pass("the host's Open vSwitch runs")
 	}

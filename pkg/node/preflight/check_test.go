@@ -85,6 +85,7 @@ var unfit = []struct {
 	{"loose filter with the userspace datapath", func(f *Facts) { f.Datapath, f.AllRPFilter = gateway.DatapathUserspace, "2" }, "rp-filter", Fail, "rp_filter is 2"},
 	{"host's OVS", func(f *Facts) { f.Others.OVS = true }, "other-ovs", Fail, "The host runs its own Open vSwitch"},
 	{"no host's OVS", func(f *Facts) { f.HostOVS = true }, "other-ovs", Fail, "none runs"},
+	{"host's OVS keeps the uplink", func(f *Facts) { f.HostOVS, f.Others.OVS, f.Others.KeepsPorts = true, true, true }, "other-ovs", Warn, "no network before the agent starts"},
 	{"another OVN", func(f *Facts) { f.Others.OVN = true }, "other-ovs", Fail, "ovn-controller of another network"},
 	{"not observed", func(f *Facts) { f.Unreadable = []string{"open /proc/1/fd: permission denied"} }, "unreadable", Warn, "permission denied"},
 }

@@ -79,6 +79,8 @@ type Others struct {
 	KubeProxy []string
 	// Links are devices of others with names that the agent needs, with their kinds.
 	Links []string
+	// KeepsPorts says that the host's Open vSwitch does not remove transient ports when the host boots.
+	KeepsPorts bool
 	// OVS says that an Open vSwitch runs that is not ours, OVN that an ovn-controller does.
 	OVS, OVN bool
 }

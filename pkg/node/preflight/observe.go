@@ -50,6 +50,7 @@ func Observe(cfg Config, host Host) (Facts, error) {
 		o.facts.NIC = host.NIC(outlook.NIC)
 		o.facts.Network = o.network(host.NS, st.Links[outlook.NIC])
 	}
+	o.facts.Others.KeepsPorts = cfg.HostOVS && !o.removesTransientPorts()
 	o.facts.Others.Links = reserved(st, outlook)
 	o.facts.Others.CNIFiles, err = cnifiles.Others(cfg.ConfDir)
 	o.note(err)

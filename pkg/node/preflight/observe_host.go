@@ -121,6 +121,16 @@ func (o *observer) daemon(p procfs.Proc, name string) {
 	}
 }
 
+// removesTransientPorts looks for what distributions have for that: the unit of RHEL and its relatives, and options of the
+// start script.
+func (o *observer) removesTransientPorts() bool {
+	unit := slices.ContainsFunc([]string{"/usr/lib", "/lib", "/etc"}, func(dir string) bool {
+		return o.exists(dir + "/systemd/system/ovs-delete-transient-ports.service")
+	})
+	options := o.read("/etc/default/openvswitch-switch") + o.read("/etc/sysconfig/openvswitch")
+	return unit || strings.Contains(options, "--delete-transient-ports")
+}
+
 // sockets are those at our ports, by inode; that of the kernel's is 0.
 func (o *observer) sockets(own procfs.FS) map[uint64]Listener {
 	const listening = 10 // TCP_LISTEN

@@ -129,3 +129,21 @@ func TestObserve_KernelsConfiguration(t *testing.T) {
 		}
 	}
 }
+
+// TestObserve_TransientPortsOfHostsOVS: what distributions have, as it is set up there.
+func TestObserve_TransientPortsOfHostsOVS(t *testing.T) {
+	for file, tt := range map[string]struct {
+		text string
+		want bool
+	}{
+		"usr/lib/systemd/system/ovs-delete-transient-ports.service": {"[Unit]\n", true},
+		"etc/default/openvswitch-switch":                            {"OVS_CTL_OPTS=\"--delete-transient-ports\"\n", true},
+		"etc/sysconfig/openvswitch":                                 {"OPTIONS=\"\"\n", false},
+		"etc/hostname":                                              {"worker\n", false},
+	} {
+		o := &observer{root: host(t, map[string]string{file: tt.text})}
+		if got := o.removesTransientPorts(); got != tt.want || len(o.facts.Unreadable) > 0 {
+			t.Errorf("%s: %t, %q", file, got, o.facts.Unreadable)
+		}
+	}
+}
