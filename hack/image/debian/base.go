@@ -39,7 +39,7 @@ func NewBase(suite, arch string, now time.Time) Base {
 		Arch:  arch,
 		Packages: []string{
 			"openvswitch-switch", "ovn-central", "ovn-host",
-			"bash", "ca-certificates", "conntrack", "ethtool", "iproute2", "iputils-ping", "kmod", "nftables", "procps", "tcpdump",
+			"bash", "ca-certificates", "conntrack", "ethtool", "iproute2", "iputils-ping", "kmod", "nftables", "pci.ids", "procps", "tcpdump",
 		},
 		// Licences (doc/*/copyright) stay.
 		excluded: []string{"/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*", "/usr/share/doc/*/changelog*", "/usr/share/bash-completion/*"},
