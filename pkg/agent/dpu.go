@@ -57,7 +57,7 @@ func DPU(ctx context.Context, p *Process) (Agent, error) {
 	if d.ovs, err = newOVS(n, db, func(deps *gateway.Deps) { deps.Eswitch = n.eswitch }); err != nil { // the management port is apart
 		return nil, err
 	}
-	bridge := &plug.OVS{DB: db, Bridge: contract.IntegrationBridge, Host: n.netns, Functions: n.kernel}
+	bridge := &plug.OVS{DB: db, Bridge: contract.IntegrationBridge, Host: n.netns, Functions: n.kernel, Boot: n.Node.Boot}
 	cfg := dpu.Defaults()
 	cfg.Serves, cfg.Logger, cfg.Registerer = p.Serves, p.Logger, p.metrics
 	if d.ports, err = dpu.NewPorts(cfg, dpu.Deps{

@@ -44,6 +44,7 @@ type pair struct {
 	host      *Host
 	// controllers are the host's numbers, for those that start sets up.
 	controllers []uint32
+	boot        string // of the DPU
 
 	mu     sync.Mutex
 	agent  *Ports
@@ -150,7 +151,7 @@ func (p *pair) start() {
 	cfg := Defaults()
 	cfg.Host, cfg.FlowsTimeout = host, 5*time.Second
 	cfg.Controllers = p.controllers
-	bridge := &plug.OVS{DB: p.db, Bridge: contract.IntegrationBridge, Host: p.links}
+	bridge := &plug.OVS{DB: p.db, Bridge: contract.IntegrationBridge, Host: p.links, Boot: p.boot}
 	if p.functions != nil {
 		bridge.Functions = p.functions
 	}

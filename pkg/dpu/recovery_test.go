@@ -64,6 +64,48 @@ func TestRecovery_StoppingAgentWritesNoStatus(t *testing.T) {
 	p.wantReady("web", "s2")
 }
 
+// TestRecovery_RowsOfFormerBootAreMadeAgain: where nobody removes transient ports at boot, a row says that flows are
+// there which are gone with the boot. A row of this boot stays as it is, and so does one of a former version.
+func TestRecovery_RowsOfFormerBootAreMadeAgain(t *testing.T) {
+	for _, tc := range []struct {
+		was, is string
+		again   bool
+	}{{"one", "two", true}, {"one", "one", false}, {"", "two", false}} {
+		p := newPair(t)
+		p.boot = tc.was
+		p.start()
+		p.running("web", 0, "s")
+		row := p.db.Rows("Pod/default/web")[0].Model.(*vswitch.Port).UUID
+		p.kill()
+		p.bind(false) // ovn-controller starts later
+		p.boot = tc.is
+		p.start()
+		installed := func() (now bool, uuid string) {
+			for _, row := range p.db.Rows("Pod/default/web") {
+				switch m := row.Model.(type) {
+				case *vswitch.Interface:
+					now = m.ExternalIDs["ovn-installed"] == "true" && m.ExternalIDs["ovn-offload.io/boot"] == tc.is
+				case *vswitch.Port:
+					uuid = m.UUID
+				}
+			}
+			return now, uuid
+		}
+		if tc.again {
+			p.until("the port is made again", func() bool { _, uuid := installed(); return uuid != "" && uuid != row })
+			if now, _ := installed(); now {
+				t.Errorf("%+v: flows are there before ovn-controller is", tc)
+			}
+		}
+		p.bind(true)
+		p.until("the flows are there", func() bool { now, _ := installed(); return now })
+		if _, uuid := installed(); (uuid != row) != tc.again {
+			t.Errorf("%+v: the port was made again: %t", tc, uuid != row)
+		}
+		p.wantReady("web", "s")
+	}
+}
+
 // OVS comes back without the pods' ports, as after a boot, and gets them again.
 func TestRecovery_OVSRestartRestoresPorts(t *testing.T) {
 	p := newPair(t)

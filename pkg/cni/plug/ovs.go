@@ -32,6 +32,8 @@ type OVS struct {
 	// Functions sets, on a DPU, the MAC that the driver of a function will find; nil
 	// where the machine that has the function does it.
 	Functions FunctionMACs
+	// Boot is the machine's boot id. Of a row of a former boot, the flows are gone; "" asks for none.
+	Boot string
 }
 
 // Links is what is needed of a network namespace; *netdev.NS is one.
@@ -67,10 +69,16 @@ func (o *OVS) Plug(ctx context.Context, p Port) (link string, err error) {
 			return "", err
 		}
 	}
-	want := wanted(p, o.Bridge)
+	want := wanted(p, o.Bridge, o.Boot)
 	representor, err := o.recordMAC(p, want)
 	if err != nil {
 		return "", err
+	}
+	if now, ok := find(o.DB, p.Pod); ok && now.boot != "" && now.boot != o.Boot {
+		// ovn-controller says of a new row only when its flows are there.
+		if err := commit(ctx, o.DB, ovsdb.Want{Owner: p.Pod.String()}); err != nil {
+			return "", fmt.Errorf("removing port %s of a former boot: %w", now.Link, err)
+		}
 	}
 	if err := commit(ctx, o.DB, want); err != nil {
 		return "", fmt.Errorf("adding port %s to %s: %w", p.Link, o.Bridge, err)

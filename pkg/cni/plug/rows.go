@@ -35,6 +35,7 @@ const (
 	installedKey   = "ovn-installed"
 	// formerMACKey is, on a DPU, what the function had before its pod.
 	formerMACKey = "ovn-offload.io/former-mac"
+	bootKey      = "ovn-offload.io/boot" // in which the row was made
 )
 
 // ovsPort is a port as the database has it.
@@ -46,13 +47,15 @@ type ovsPort struct {
 	open bool
 	// formerMAC is what the function had before its pod, "" where it was not changed.
 	formerMAC string
+	// boot is that in which the row was made, "" of a former version's.
+	boot string
 	// problem is ovs-vswitchd's error, if any.
 	problem string
 }
 
 // wanted gives the rows of a port. Their id is the link's name: names cannot be
 // changed in the database, so another sandbox means other rows.
-func wanted(p Port, bridge string) ovsdb.Want {
+func wanted(p Port, bridge, boot string) ovsdb.Want {
 	ids := map[string]string{
 		macKey:       p.MAC.String(),
 		ifaceIDKey:   LogicalPort(p.Pod),
@@ -61,6 +64,9 @@ func wanted(p Port, bridge string) ovsdb.Want {
 		addressesKey: join(p.Addresses),
 		ifNameKey:    p.IfName,
 		networkKey:   p.Network,
+	}
+	if boot != "" {
+		ids[bootKey] = boot
 	}
 	if p.Attachment != p.IfName {
 		ids[attachmentKey] = p.Attachment
@@ -135,6 +141,7 @@ func fromInterface(pod contract.Owner, i *vswitch.Interface) ovsPort {
 		},
 		flows:     i.ExternalIDs[installedKey] == "true",
 		formerMAC: i.ExternalIDs[formerMACKey],
+		boot:      i.ExternalIDs[bootKey],
 		open:      i.Ofport != nil && *i.Ofport > 0,
 	}
 	_, p.Representor = i.ExternalIDs[vfNetdevKey]
