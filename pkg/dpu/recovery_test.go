@@ -64,7 +64,7 @@ func TestRecovery_StoppingAgentWritesNoStatus(t *testing.T) {
 	p.wantReady("web", "s2")
 }
 
-// TestRecovery_RowsOfFormerBootAreMadeAgain: where nobody removes transient ports at boot, a row says that flows are
+// TestRecovery_RowsOfFormerBootAreMadeAgain: where no service removes transient ports at boot, a row says that flows are
 // there which are gone with the boot. A row of this boot stays as it is, and so does one of a former version.
 func TestRecovery_RowsOfFormerBootAreMadeAgain(t *testing.T) {
 	for _, tc := range []struct {
