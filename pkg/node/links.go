@@ -1,9 +1,11 @@
 package node
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -61,6 +63,28 @@ func BridgeName(nic string) string {
 	return name[:maxLinkName-len(hash)] + hash
 }
 
+// DefaultLink is that of the default route, "" if there is none. It prefers IPv4, then the lower metric.
+func (s State) DefaultLink() string {
+	var best *netdev.Route
+	for i, r := range s.Routes {
+		if r.Dest.Bits() != 0 || r.Table != TableMain || r.Link == "" {
+			continue
+		}
+		if best == nil || before(r, *best) {
+			best = &s.Routes[i]
+		}
+	}
+	if best == nil {
+		return ""
+	}
+	return best.Link
+}
+
+func before(a, b netdev.Route) bool {
+	families := cmp.Compare(contract.FamilyOf(a.Dest.Addr()), contract.FamilyOf(b.Dest.Addr()))
+	return cmp.Or(families, cmp.Compare(a.Metric, b.Metric)) < 0
+}
+
 // LinkOf is the link that has one of the addresses, "" if none has.
 func (s State) LinkOf(addrs ...netip.Addr) string {
 	for name, prefixes := range s.Addrs {
@@ -71,6 +95,19 @@ func (s State) LinkOf(addrs ...netip.Addr) string {
 		}
 	}
 	return ""
+}
+
+// HostCIDRs are all addresses of the node, without that in its pod subnet.
+func (s State) HostCIDRs() []netip.Prefix {
+	set := map[netip.Prefix]bool{}
+	for name, addrs := range s.Addrs {
+		for _, addr := range addrs {
+			if name != ManagementInterface {
+				set[addr] = true
+			}
+		}
+	}
+	return slices.SortedFunc(maps.Keys(set), netip.Prefix.Compare)
 }
 
 // PrepareLink sets what differs, and the link up.

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
@@ -88,4 +90,18 @@ func (h *Host) ObserveRows(st *State, owners ...contract.Owner) {
 			st.Ours[row.ID] = true
 		}
 	}
+}
+
+// InternalAddresses are those of a Node object.
+func InternalAddresses(node *corev1.Node) []netip.Addr {
+	var out []netip.Addr
+	for _, a := range node.Status.Addresses {
+		if a.Type != corev1.NodeInternalIP {
+			continue
+		}
+		if addr, err := netip.ParseAddr(a.Address); err == nil {
+			out = append(out, addr)
+		}
+	}
+	return out
 }

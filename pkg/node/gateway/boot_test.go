@@ -135,6 +135,41 @@ func TestBoot_HostsConfigurationWins(t *testing.T) {
 	}
 }
 
+// TestBoot_LateConfigurationOfHostWins: the NIC gets its address when the bridge has that of the earlier boot already.
+func TestBoot_LateConfigurationOfHostWins(t *testing.T) {
+	for name, early := range map[string][]netip.Prefix{"nothing before": nil, "IPv6 before": {nodeV6}} {
+		t.Run(name, func(t *testing.T) {
+			b := newBootBench(t)
+			nodetest.Must(t, b.host.FakeNS.ReplaceRoute(via("10.9.0.0/16", "172.18.0.9", "breth0", 4)))
+			converge(t, b.setup(t))
+			b.reboot(t, early...)
+			s := b.setup(t)
+			converge(t, s)
+			b.expectOn(t, "breth0")
+			nodetest.Must(t, b.host.FakeNS.ReplaceAddr("eth0", newV4, netdev.AddrOptions{}))
+			nodetest.Must(t, b.host.FakeNS.ReplaceRoute(via("0.0.0.0/0", "172.18.0.254", "eth0", 16)))
+			converge(t, s)
+			if got := b.addrsOf(t, "breth0"); !slices.Equal(got, []string{newV4.String(), nodeV6.String()}) {
+				t.Errorf("breth0 has %v", got)
+			}
+			if b.hasRoute(t, via("10.9.0.0/16", "172.18.0.9", "breth0", 4)) || !b.hasRoute(t, via("0.0.0.0/0", "172.18.0.254", "breth0", 16)) {
+				t.Errorf("routes of the earlier boot:\n%s", b.describe(t))
+			}
+			before := b.host.changes
+			converge(t, s)
+			if got := b.host.changes - before; got != 2 {
+				t.Errorf("a pass over a settled node makes %d changes", got)
+			}
+			// What comes to a family that the host has configured joins.
+			nodetest.Must(t, b.host.FakeNS.ReplaceAddr("eth0", nodeV4, netdev.AddrOptions{}))
+			converge(t, s)
+			if got := b.addrsOf(t, "breth0"); !slices.Equal(got, []string{nodeV4.String(), newV4.String(), nodeV6.String()}) {
+				t.Errorf("with a further address breth0 has %v", got)
+			}
+		})
+	}
+}
+
 // TestBoot_TakeoverIsVerifiedAgain: a kernel or an OVS through which no packets pass is no reason to be off the network for
 // good.
 func TestBoot_TakeoverIsVerifiedAgain(t *testing.T) {

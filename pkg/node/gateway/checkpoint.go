@@ -46,6 +46,12 @@ type LastPlace struct {
 	Index int `json:"index"`
 	// Boot is the id of the host's boot; former versions wrote none.
 	Boot string `json:"boot,omitempty"`
+	// Inherited are families of which the host has not given the NIC an address in this boot.
+	Inherited []contract.Family `json:"inherited,omitempty"`
+}
+
+func (p LastPlace) equal(o LastPlace) bool {
+	return p.Index == o.Index && p.Boot == o.Boot && slices.Equal(p.Inherited, o.Inherited)
 }
 
 // advertised says that routes of the NIC came by advertisements of routers.
@@ -64,7 +70,7 @@ func (c Checkpoint) clone() Checkpoint {
 }
 
 func (c Checkpoint) equal(o Checkpoint) bool {
-	return c.Equal(o.Identity) && c.MTU == o.MTU && c.LastPlace == o.LastPlace && c.Verified == o.Verified &&
+	return c.Equal(o.Identity) && c.MTU == o.MTU && c.LastPlace.equal(o.LastPlace) && c.Verified == o.Verified &&
 		c.VF.equal(o.VF) && slices.Equal(c.Trial, o.Trial) && slices.Equal(c.Addresses, o.Addresses) && slices.EqualFunc(c.Routes, o.Routes, netdev.Route.Equal)
 }
 

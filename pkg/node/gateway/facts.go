@@ -3,7 +3,6 @@ package gateway
 import (
 	"encoding/json"
 	"errors"
-	"maps"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -101,7 +100,7 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map
 	for key, value := range map[string]any{
 		contract.NodeEncapIPsKey:       []netip.Addr{encap},
 		contract.NodePrimaryAddressKey: primaryAddress(addrs),
-		contract.HostCIDRsKey:          hostCIDRs(s),
+		contract.HostCIDRsKey:          s.HostCIDRs(),
 	} {
 		text, err := json.Marshal(value)
 		if err != nil {
@@ -130,17 +129,4 @@ func primaryAddress(addrs []netip.Prefix) contract.PrimaryAddress {
 		}
 	}
 	return p
-}
-
-// hostCIDRs are all addresses of the node, without that in its pod subnet.
-func hostCIDRs(s State) []netip.Prefix {
-	set := map[netip.Prefix]bool{}
-	for name, addrs := range s.Addrs {
-		for _, addr := range addrs {
-			if name != node.ManagementInterface {
-				set[addr] = true
-			}
-		}
-	}
-	return slices.SortedFunc(maps.Keys(set), netip.Prefix.Compare)
 }

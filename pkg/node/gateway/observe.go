@@ -3,9 +3,6 @@ package gateway
 import (
 	"context"
 	"fmt"
-	"net/netip"
-
-	corev1 "k8s.io/api/core/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
@@ -29,8 +26,8 @@ func (b *bridge) observe(ctx context.Context) (State, error) {
 	if err := b.ObserveNode(&st.State); err != nil {
 		return st, err
 	}
-	if node := b.Deps.Node(); node != nil {
-		st.NodeAddrs = addressesOf(node)
+	if object := b.Deps.Node(); object != nil {
+		st.NodeAddrs = node.InternalAddresses(object)
 	}
 	if b.deps.Eswitch != nil {
 		if st.Eswitch, err = b.deps.Eswitch(); err != nil {
@@ -86,17 +83,4 @@ func (b *bridge) observePorts(st *State) {
 func ofPod(iface *vswitch.Interface) bool {
 	owner, err := contract.ParseOwner(iface.ExternalIDs[ovsdb.OwnerKey])
 	return err == nil && owner.Kind == contract.KindPod
-}
-
-func addressesOf(node *corev1.Node) []netip.Addr {
-	var out []netip.Addr
-	for _, a := range node.Status.Addresses {
-		if a.Type != corev1.NodeInternalIP {
-			continue
-		}
-		if addr, err := netip.ParseAddr(a.Address); err == nil {
-			out = append(out, addr)
-		}
-	}
-	return out
 }

@@ -95,7 +95,7 @@ func takeOver(cfg Config, s State, c Checkpoint, on string) []node.Step {
 	if !c.Verified {
 		steps = append(steps, node.AwaitPort{Owner: gatewayOwner(cfg), Name: c.Interface})
 	}
-	steps = append(steps, place(s, c, on)...)
+	steps = append(append(steps, place(s, c, on)...), dropInherited(s, c, on)...)
 	if cfg.Datapath == DatapathUserspace {
 		steps = append(steps, node.Sysctls(s.State, c.Interface, quiet())...)
 	}
@@ -237,6 +237,7 @@ func capture(s State, g Gateway) Checkpoint {
 			followWithdrawals(&c, s, name)
 		}
 	}
+	c.disinherit(s, late(s, g.NIC))
 	switch on := hostLinkOf(s, c); {
 	case on == c.Bridge:
 		c.Trial = nil

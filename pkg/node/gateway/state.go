@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
@@ -135,34 +134,13 @@ func bridgedNIC(s State, bridge string) string {
 // gatewayName is the configured interface, or that of the default route, or the one
 // with the node's address. If that is the gateway VF, its bridge's checkpoint is lost.
 func gatewayName(cfg Config, s State) string {
-	name := cmp.Or(cfg.GatewayInterface, defaultLink(s), s.LinkOf(s.NodeAddrs...))
+	name := cmp.Or(cfg.GatewayInterface, s.DefaultLink(), s.LinkOf(s.NodeAddrs...))
 	if f := s.VF; f != nil && s.Links[name].Parent == f.Device {
 		if i := slices.IndexFunc(s.Bridges, func(bridge string) bool { return s.Ours[bridge] }); i >= 0 {
 			return s.Bridges[i]
 		}
 	}
 	return name
-}
-
-// defaultLink prefers IPv4, then the lower metric.
-func defaultLink(s State) string {
-	var best *netdev.Route
-	for i, r := range s.Routes {
-		if r.Dest.Bits() != 0 || r.Table != node.TableMain || r.Link == "" {
-			continue
-		}
-		if best == nil || before(r, *best) {
-			best = &s.Routes[i]
-		}
-	}
-	if best == nil {
-		return ""
-	}
-	return best.Link
-}
-
-func before(a, b netdev.Route) bool {
-	return cmp.Or(cmp.Compare(contract.FamilyOf(a.Dest.Addr()), contract.FamilyOf(b.Dest.Addr())), cmp.Compare(a.Metric, b.Metric)) < 0
 }
 
 // movable are the addresses of a link that make up the node. An address with no
