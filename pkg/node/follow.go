@@ -16,6 +16,8 @@ type WatchedLinks struct {
 	mu      sync.Mutex
 	indexes map[int]bool
 	names   map[string]bool
+	// changed counts events of links that no pass has settled yet.
+	changed int
 }
 
 // Follow turns the host's events into passes: at once for links that carry the
@@ -24,11 +26,35 @@ func (w *WatchedLinks) Follow(events <-chan netdev.Event, loop *reconcile.Single
 	for e := range events {
 		switch {
 		case e.Kind == netdev.Lost || w.Matters(e):
+			w.note(e)
 			loop.Mark()
 		case e.Kind == netdev.AddrEvent:
 			loop.MarkSpaced(gatherAddresses, 0)
 		}
 	}
+}
+
+// note counts what may have removed routes although they were not withdrawn: a link that was set down has none when it is up again.
+func (w *WatchedLinks) note(e netdev.Event) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.Kind == netdev.Lost || e.Kind == netdev.LinkEvent {
+		w.changed++
+	}
+}
+
+// Changed counts the events of links since the last pass that has settled them.
+func (w *WatchedLinks) Changed() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.changed
+}
+
+// Settle takes the events that a pass has begun with.
+func (w *WatchedLinks) Settle(changed int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.changed -= changed
 }
 
 // Matters reports whether an event is about a link of ours. A link that has

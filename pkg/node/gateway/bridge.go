@@ -22,6 +22,8 @@ type bridge struct {
 	retry time.Time
 	// vfRetry is when a VF may get the addresses again.
 	vfRetry time.Time
+	// linksChanged is State.LinksChanged of this pass.
+	linksChanged bool
 	// watched is the bridge whose flows are.
 	watched string
 }

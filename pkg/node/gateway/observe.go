@@ -35,7 +35,7 @@ func (b *bridge) observe(ctx context.Context) (State, error) {
 		}
 	}
 	st.follow()
-	st.Boot = b.cfg.Boot
+	st.Boot, st.LinksChanged = b.cfg.Boot, b.linksChanged
 	if st.Saved == nil || st.HasBooted() {
 		st.Reachable = b.Reachable(ctx)
 	}

@@ -319,11 +319,12 @@ func followRemovals(c *Checkpoint, s State, link string) {
 }
 
 // followWithdrawals follows an administrator who took a route from the living link. The last default route of a family
-// stays. While the link is down, or lacks an address of the family, the kernel may have removed the route.
+// stays. When links have changed, or the link is down or lacks an address of the family, the kernel may have removed the
+// route.
 func followWithdrawals(c *Checkpoint, s State, link string) {
 	c.Routes = slices.DeleteFunc(c.Routes, func(route netdev.Route) bool {
 		has := func(p netip.Prefix) bool { return contract.FamilyOf(route.Dest.Addr()).Has(p.Addr()) }
-		whole := s.Links[link].Up && !slices.ContainsFunc(c.Addresses, func(p netip.Prefix) bool {
+		whole := s.Links[link].Up && !s.LinksChanged && !slices.ContainsFunc(c.Addresses, func(p netip.Prefix) bool {
 			return has(p) && !slices.Contains(s.Addrs[link], p)
 		})
 		last := route.Dest.Bits() == 0 && !slices.ContainsFunc(s.Routes, func(r netdev.Route) bool {

@@ -163,7 +163,12 @@ func (s *Setup) pass(ctx context.Context) error {
 	if s.cfg.SecondaryOnly {
 		parts = s.tunnels
 	}
+	changed := s.links.Changed()
+	s.linksChanged, s.second.linksChanged = changed > 0, changed > 0
 	mtu, annotated, err := parts(ctx)
+	if err == nil { // many nodes lack the NIC of the second bridge for ever
+		s.links.Settle(changed)
+	}
 	if s.deps.Readiness != nil {
 		defer func() { s.deps.Readiness(s.Ready()) }()
 	}

@@ -237,6 +237,7 @@ type bench struct {
 	// function is the gateway VF, of which nothing can be known while unknown says so.
 	function *node.VF
 	unknown  error
+	running  *Setup
 }
 
 var (

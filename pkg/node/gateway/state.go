@@ -38,6 +38,8 @@ type State struct {
 	// Saved is what this boot makes of it.
 	Boot    string
 	Renewed bool
+	// LinksChanged says that links have changed since the last pass, so that the kernel may have removed routes.
+	LinksChanged bool
 	// NodeAddrs are the addresses in the Node object, none until it is synced.
 	NodeAddrs []netip.Addr
 	// Eswitch is what the ports of NICs' switches lead to.

@@ -65,6 +65,17 @@ func TestRoutes_WithdrawnOnesLeave(t *testing.T) {
 	}
 }
 
+// tell is an event of a link.
+func (b *bench) tell(t *testing.T, link string) {
+	t.Helper()
+	l, err := b.host.Link(link)
+	nodetest.Must(t, err)
+	events := make(chan netdev.Event, 1)
+	events <- netdev.Event{Kind: netdev.LinkEvent, Link: link, Index: l.Index}
+	close(events)
+	b.running.links.Follow(events, b.running.loop)
+}
+
 // TestRoutes_OnesThatTheKernelRemovedComeBack: neither the host nor a daemon has withdrawn them.
 func TestRoutes_OnesThatTheKernelRemovedComeBack(t *testing.T) {
 	static := via("10.9.0.0/16", "172.18.0.9", "breth0", 4)
@@ -80,6 +91,10 @@ func TestRoutes_OnesThatTheKernelRemovedComeBack(t *testing.T) {
 			nodetest.Must(t, b.host.FakeNS.DeleteRoute(static))
 			nodetest.Must(t, b.host.FakeNS.DeleteRoute(defaultRoute("breth0", 0)))
 		},
+		"the link was down and is up again": func(t *testing.T, b *bench) {
+			nodetest.Must(t, b.host.FakeNS.DeleteRoute(static))
+			b.tell(t, "breth0")
+		},
 		"the last default route": func(t *testing.T, b *bench) {
 			nodetest.Must(t, b.host.FakeNS.DeleteRoute(defaultRoute("breth0", 0)))
 		},
@@ -89,10 +104,16 @@ func TestRoutes_OnesThatTheKernelRemovedComeBack(t *testing.T) {
 			b.ovnController()
 			s := b.setup(t)
 			converge(t, s)
+			b.running = s
 			lose(t, b)
 			converge(t, s)
 			if !b.hasRoute(t, static) || !b.hasRoute(t, defaultRoute("breth0", 0)) {
 				t.Errorf("the host is\n%s", b.describe(t))
+			}
+			nodetest.Must(t, b.host.FakeNS.DeleteRoute(static))
+			converge(t, s)
+			if b.hasRoute(t, static) {
+				t.Error("a route that is withdrawn afterwards is back")
 			}
 		})
 	}
