@@ -118,6 +118,8 @@ func TestOVSContainer_RemovesPortsOfPodsAndNICsAtBoot(t *testing.T) {
 	for key, value := range node.PortRows("br0", &vswitch.Interface{Name: "eth0"})[0].Model.(*vswitch.Port).OtherConfig {
 		vsctl(t, dir, "set", "Port", "eth0", "other_config:"+key+"="+value)
 	}
+	vsctl(t, dir, "add-port", "br0", "former", "--", "set", "Interface", "former", `external_ids:"ovn-offload.io/owner"="Node/n"`, "--",
+		"add-port", "br0", "own", "--", "set", "Interface", "own", "type=internal", `external_ids:"ovn-offload.io/owner"="Node/n"`)
 	again := func(when, want string) {
 		t.Helper()
 		if err := syscall.Kill(cmd.Process.Pid, syscall.SIGTERM); err != nil {
@@ -129,15 +131,15 @@ func TestOVSContainer_RemovesPortsOfPodsAndNICsAtBoot(t *testing.T) {
 			t.Errorf("%s: ports %q, want %q", when, got, want)
 		}
 	}
-	again("the same boot", "eth0 pod1 pod2 uplink")
+	again("the same boot", "eth0 former own pod1 pod2 uplink")
 	boot(t, dir, "second")
-	again("another boot", "uplink")
+	again("another boot", "own uplink")
 	vsctl(t, dir, "add-port", "br0", "pod3", "--", "set", "Port", "pod3", "other_config:transient=true")
-	again("the second boot", "pod3 uplink")
+	again("the second boot", "own pod3 uplink")
 	if err := os.Remove(filepath.Join(dir, "etc", "boot-id")); err != nil {
 		t.Fatal(err)
 	}
-	again("an image from before the record", "pod3 uplink")
+	again("an image from before the record", "own pod3 uplink")
 }
 
 func get(t *testing.T, dir, column string) string {
