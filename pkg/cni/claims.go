@@ -160,11 +160,13 @@ func (s *Server) needsRestore(c ledger.Claim) bool {
 	if err != nil || !ok {
 		return err == nil
 	}
-	if p.Link != "" && p.Link != v.Representor { // which may be of another VF since a reset of the NIC
-		return true
-	}
-	link, err := s.deps.Host.Link(p.Link)
-	return p.Link != "" && (errors.Is(err, netdev.ErrNotFound) || err == nil && !link.Up)
+	return p.Link != "" && (p.Link != v.Representor || s.isDown(p.Link)) // since a reset of the NIC, the link may be another VF's
+}
+
+// isDown reports whether a link of the host is down or absent.
+func (s *Server) isDown(name string) bool {
+	link, err := s.deps.Host.Link(name)
+	return errors.Is(err, netdev.ErrNotFound) || err == nil && !link.Up
 }
 
 // restoreOne is an ADD without a request.

@@ -167,7 +167,7 @@ func (s Selector) matches(d Device) bool {
 		(anyPF(s.PFNames, d.PF.Name, d.Index) || anyPF(s.PFNames, d.PF.Address, d.Index)) &&
 		anyPF(s.RootDevices, d.PF.Address, d.Index) &&
 		anyOf(s.LinkTypes, d.PF.LinkType) && anyOf(s.EswitchModes, string(d.PF.Eswitch)) &&
-		(!s.RDMA || len(d.RDMA) > 0) && !(s.NotOther && d.PF.Card == vf.CardOther)
+		(!s.RDMA || len(d.RDMA) > 0) && (!s.NotOther || d.PF.Card != vf.CardOther)
 }
 
 func anyOf(wanted []string, got string) bool { return len(wanted) == 0 || slices.Contains(wanted, got) }
