@@ -88,7 +88,8 @@ type Netns interface {
 // Observer reads.
 type Observer interface {
 	Links() ([]netdev.Link, error)
-	Addrs(link string) ([]netip.Prefix, error)
+	// AllAddrs gives the addresses of all links, by the index of the link.
+	AllAddrs() (map[int][]netip.Prefix, error)
 	Routes(link string) ([]netdev.Route, error)
 	SysctlValue(key string) (string, error)
 	Watch(ctx context.Context) (<-chan netdev.Event, error)

@@ -1,7 +1,6 @@
 package node
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -22,21 +21,18 @@ func (h *Host) ObserveHost(st *State) error {
 	if err != nil {
 		return err
 	}
+	all, err := h.Deps.Netns.AllAddrs() // one request, where a host with VFs has hundreds of links
+	if err != nil {
+		return err
+	}
 	st.Links, st.Addrs = map[string]netdev.Link{}, map[string][]netip.Prefix{}
 	st.Masquerade = map[string][]netip.Prefix{}
 	for _, l := range links {
 		if podLink(l) {
 			continue
 		}
-		addrs, err := h.Deps.Netns.Addrs(l.Name)
-		if errors.Is(err, netdev.ErrNotFound) {
-			continue // gone since
-		}
-		if err != nil {
-			return err
-		}
 		st.Links[l.Name] = l
-		for _, addr := range addrs {
+		for _, addr := range all[l.Index] {
 			switch {
 			case h.Config.IsMasquerade(addr.Addr()):
 				st.Masquerade[l.Name] = append(st.Masquerade[l.Name], addr)

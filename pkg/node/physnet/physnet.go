@@ -133,11 +133,11 @@ func (k *Reconciler) free(n Network, b bridge) error {
 	if n.TagLink != "" && named(n.TagLink) >= 0 {
 		return fmt.Errorf("interface %s takes the packets of the VLAN from %s: delete it", n.TagLink, b.link)
 	}
-	addrs, err := k.Links.Addrs(b.link)
+	addrs, err := k.Links.AllAddrs()
 	if err != nil {
 		return err
 	}
-	for _, addr := range addrs {
+	for _, addr := range addrs[links[at].Index] {
 		if addr.Addr().IsGlobalUnicast() {
 			return fmt.Errorf("interface %s has the address %s, which would lose its connection", b.link, addr)
 		}

@@ -30,8 +30,23 @@ type host struct {
 	up    []string
 }
 
-func (h *host) Links() ([]netdev.Link, error)             { return h.links, nil }
-func (h *host) Addrs(link string) ([]netip.Prefix, error) { return h.addrs[link], nil }
+// Links numbers the links.
+func (h *host) Links() ([]netdev.Link, error) {
+	links := slices.Clone(h.links)
+	for i := range links {
+		links[i].Index = i + 1
+	}
+	return links, nil
+}
+
+func (h *host) AllAddrs() (map[int][]netip.Prefix, error) {
+	all := map[int][]netip.Prefix{}
+	for i, l := range h.links {
+		all[i+1] = h.addrs[l.Name]
+	}
+	return all, nil
+}
+
 func (h *host) SetLink(name string, s netdev.Settings) error {
 	if s.State == netdev.Up {
 		h.up = append(h.up, name)
