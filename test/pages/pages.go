@@ -98,3 +98,15 @@ func (b Block) Runs() bool {
 		return !local.MatchString(c) || verb.MatchString(c) && !reads.MatchString(c) && !scratch.MatchString(c)
 	})
 }
+
+var printed = regexp.MustCompile(`(?m)^<!-- printed: (.+) -->\n\n((?:    .*\n|\n)+)`)
+
+// Printed gives the outputs that a page quotes, by the caption in the comment `<!-- printed: CAPTION -->` before each. A test
+// compares the output with that of the program.
+func Printed(page string) map[string]string {
+	all := map[string]string{}
+	for _, m := range printed.FindAllStringSubmatch(page, -1) {
+		all[m[1]] = strings.TrimRight(outdent(strings.Split(m[2], "\n")), "\n") + "\n"
+	}
+	return all
+}

@@ -59,3 +59,11 @@ func TestBlocks_FindsCommandsAndMarkers(t *testing.T) {
 		}
 	}
 }
+
+func TestPrinted_FindsOutputsWithEmptyLines(t *testing.T) {
+	want := map[string]string{"table a": "ONE  TWO\n1    2\n\nTHREE\n  3\n", "last": "4\n"}
+	got := Printed("Text:\n\n<!-- printed: table a -->\n\n    ONE  TWO\n    1    2\n\n    THREE\n      3\n\nText.\n\n    no caption\n\n<!-- printed: last -->\n\n    4\n")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
