@@ -25,7 +25,7 @@ func sticky(spec *corev1.ServiceSpec, seconds int32) {
 func wantSame(t *testing.T, c world.Client, target, server string) {
 	t.Helper()
 	const times, atLeast = 15, 8
-	got, err := c.Count(times, 1, []string{target})
+	got, err := world.Count(c, times, 1, []string{target})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,8 +25,7 @@ func TestPod_SpoofedSourceIsDropped(t *testing.T) {
 	spoofer, target := pods[0], world.Addresses(pods[1])[0].String()
 	world.MustInPod(t, spoofer, "ping", "-c1", "-w5", target)
 	world.MustInPod(t, spoofer, "ip", "address", "add", "10.244.250.250/32", "dev", "eth0")
-	world.PingsFail(t, spoofer, []string{"-I", "10.244.250.250", target},
-		[]string{"-I", world.Addresses(spoofer)[0].String(), target})
+	world.FromPod(spoofer).PingsFail(t, []string{"-I", "10.244.250.250", target}, []string{"-I", world.Addresses(spoofer)[0].String(), target})
 	world.MustInPod(t, spoofer, "ip", "address", "delete", "10.244.250.250/32", "dev", "eth0")
 	world.MustInPod(t, spoofer, "ping", "-c1", "-w5", target)
 }

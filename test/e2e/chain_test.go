@@ -154,7 +154,7 @@ func TestNetworkChaining_LeadsThroughFunctions(t *testing.T) {
 	client, server := pods["client"], pods["server"]
 	chainOrder(t, pods)
 	world.MustInPod(t, client, "ip", "route", "add", "10.145.0.0/24", "via", "10.144.0.1")
-	unanswered(t, client, "10.145.0.12") // the router leads to the other end only
+	world.FromPod(client).Unanswered(t, "10.145.0.12") // the router leads to the other end only
 	replicas := chainReplicas(t, client, server)
 	chainLoss(t, pods, replicas)
 
@@ -164,7 +164,7 @@ func TestNetworkChaining_LeadsThroughFunctions(t *testing.T) {
 			netip.AddrPortFrom(netip.MustParseAddr("10.147.0.20"), world.EchoPort).String())
 		return err != nil, out
 	})
-	unanswered(t, server, "10.144.0.16")
+	world.FromPod(server).Unanswered(t, "10.144.0.16")
 	chainAgain(t, client)
 }
 
@@ -184,7 +184,7 @@ func chainAgain(t *testing.T, client *corev1.Pod) {
 		return strings.Contains(is, "10.147.0.0/24 via 10.144.0.1"), is
 	})
 	hopsWhenWhole(t, client, "10.144.0.16", "10.147.0.20")
-	answeredBy(t, client, "10.147.0.20", "server")
+	world.FromPod(client).AnsweredOnceBy(t, "10.147.0.20", "server")
 }
 
 // chainOrder checks the order of the functions, and what the ends see of it.
@@ -200,8 +200,8 @@ func chainOrder(t *testing.T, pods map[string]*corev1.Pod) {
 	if want := "r 10.147.0.13 r 10.146.0.12 * " + strings.Replace(slb, "10.144", "10.145", 1) + " 58"; left != want {
 		t.Errorf("to the left: %q, want %q", left, want)
 	}
-	answeredBy(t, client, "10.147.0.20", "server")
-	answeredBy(t, server, "10.144.0.16", "client")
+	world.FromPod(client).AnsweredOnceBy(t, "10.147.0.20", "server")
+	world.FromPod(server).AnsweredOnceBy(t, "10.144.0.16", "client")
 }
 
 // wholeWay are the hops of a chain without a hop that did not answer, in either direction.
@@ -250,16 +250,16 @@ func chainLoss(t *testing.T, pods map[string]*corev1.Pod, replicas map[string]st
 	}
 	world.DeletePod(t, ns, "slb-1")
 	wantHops(t, client, lost, "10.147.0.20", "r 10.144.0.10 r 10.145.0.12 * 10.146.0.13 58")
-	answeredBy(t, client, "10.147.0.20", "server")
+	world.FromPod(client).AnsweredOnceBy(t, "10.147.0.20", "server")
 
 	world.DeletePod(t, ns, "ngfw")
 	wantHops(t, client, lost, "10.147.0.20", "r 10.144.0.10 r * * * *")
-	unanswered(t, client, "10.147.0.20")
-	unanswered(t, server, lost)
+	world.FromPod(client).Unanswered(t, "10.147.0.20")
+	world.FromPod(server).Unanswered(t, lost)
 	if out, err := kubectl(t, "", "-n", ns, "annotate", "networkchainings.k8s.plugin.opnfv.org", "example-networkchaining", contract.ChainFailureKey+"=open"); err != nil {
 		t.Fatal(err, out)
 	}
 	wantHops(t, client, lost, "10.147.0.20", "r 10.144.0.10 r 10.146.0.13 60")
 	wantHops(t, server, "10.147.0.20", lost, "r 10.147.0.13 r 10.145.0.10 60")
-	answeredBy(t, client, "10.147.0.20", "server")
+	world.FromPod(client).AnsweredOnceBy(t, "10.147.0.20", "server")
 }

@@ -85,8 +85,8 @@ type holders struct {
 	seen map[string]bool   // pods that have had an address
 }
 
-// look takes one pod. Two that live at the same time must not have the same address.
-func (h *holders) look(pod *corev1.Pod, deleted bool) {
+// note takes one pod. Two that live at the same time must not have the same address.
+func (h *holders) note(pod *corev1.Pod, deleted bool) {
 	if pod.Spec.HostNetwork {
 		return
 	}
@@ -120,7 +120,7 @@ func (h *holders) follow(ctx context.Context) error {
 	}
 	clear(h.of) // what went while nothing watched is not in the list
 	for i := range list.Items {
-		h.look(&list.Items[i], false)
+		h.note(&list.Items[i], false)
 	}
 	watcher, err := pods.Watch(ctx, metav1.ListOptions{ResourceVersion: list.ResourceVersion})
 	if err != nil {
@@ -132,7 +132,7 @@ func (h *holders) follow(ctx context.Context) error {
 		if !ok {
 			return apierrors.FromObject(event.Object)
 		}
-		h.look(pod, event.Type == watch.Deleted)
+		h.note(pod, event.Type == watch.Deleted)
 	}
 	return nil
 }

@@ -57,8 +57,7 @@ func reach(t *testing.T, from, to *corev1.Pod, addr netip.Addr, mtu int) {
 		addr.String()); !strings.Contains(out, ttl) {
 		t.Errorf("ping from %s to %s: want %s in %s", from.Name, addr, ttl, out)
 	}
-	world.PingsFail(t, from, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers + 1), addr.String()},
-		[]string{"-M", "do", "-s", size, addr.String()})
+	world.FromPod(from).PingsFail(t, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers + 1), addr.String()}, []string{"-M", "do", "-s", size, addr.String()})
 	target := netip.AddrPortFrom(addr, world.EchoPort).String()
 	for _, network := range []string{"tcp", "udp"} {
 		seen := strings.TrimSpace(world.MustInPod(t, from, "probe", "dial", network, target, "1000"))
@@ -82,7 +81,7 @@ func TestPod_UnusedPortDoesNotAnswer(t *testing.T) {
 	world.FailsBeside(t, "a port on which nothing listens answers", dial(world.EchoPort+1), dial(world.EchoPort))
 	unused := netip.MustParsePrefix(addr.String() + "/24").Masked().Addr().As4()
 	unused[3] = 254
-	world.PingsFail(t, from, []string{netip.AddrFrom4(unused).String()}, []string{addr.String()})
+	world.FromPod(from).PingsFail(t, []string{netip.AddrFrom4(unused).String()}, []string{addr.String()})
 }
 
 // TestNode_ReachesItsPods: through the management port, whose address is the

@@ -42,7 +42,7 @@ func TestGeneve_ForgedByPodReachesNoPod(t *testing.T) {
 	ways := map[string]netip.AddrPort{
 		"direct":                     netip.AddrPortFrom(end, genevePort),
 		"by a ClusterIP":             leadingTo(t, ns, "cluster", end, nil),
-		"by another node's NodePort": leadingTo(t, ns, "third", end, at(t, nodes[0], corev1.ServiceExternalTrafficPolicyCluster)),
+		"by another node's NodePort": leadingTo(t, ns, "third", end, nodePortAt(t, nodes[0], corev1.ServiceExternalTrafficPolicyCluster)),
 	}
 	for _, to := range world.Addresses(victim) {
 		for name, target := range ways {
@@ -122,7 +122,7 @@ func TestGeneve_FromPodToNodeInEachFamily(t *testing.T) {
 			fragments, masquerade, name = "ip6[6] == 44", "fd69::2", "local-6"
 		}
 		direct := netip.AddrPortFrom(node, genevePort)
-		local := leadingTo(t, ns, name, node, at(t, nodes[2], corev1.ServiceExternalTrafficPolicyLocal))
+		local := leadingTo(t, ns, name, node, nodePortAt(t, nodes[2], corev1.ServiceExternalTrafficPolicyLocal))
 		send := func(size int, to netip.AddrPort) func() {
 			return func() {
 				world.MustInPod(t, pod, "probe", "send", hex.EncodeToString(make([]byte, size)), to.String())
@@ -277,8 +277,8 @@ func refusedPackets(t *testing.T, pod *corev1.Pod) int {
 	return all
 }
 
-// at makes a service one of type NodePort, and says at which node it is asked.
-func at(t *testing.T, node string, policy corev1.ServiceExternalTrafficPolicy) func(*corev1.ServiceSpec) string {
+// nodePortAt makes a service one of type NodePort, and says at which node it is asked.
+func nodePortAt(t *testing.T, node string, policy corev1.ServiceExternalTrafficPolicy) func(*corev1.ServiceSpec) string {
 	t.Helper()
 	return func(spec *corev1.ServiceSpec) string {
 		spec.Type, spec.ExternalTrafficPolicy = corev1.ServiceTypeNodePort, policy

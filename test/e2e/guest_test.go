@@ -208,10 +208,10 @@ func TestVirtualMachine_InPodsOfItsNetwork(t *testing.T) {
 	image.move(t, machine, target, own, running)
 	world.DeletePod(t, ns, "source")
 	waitGone(t, ns, "source")
-	comesFrom(t, client, address.String(), "vm")
+	world.FromPod(client).AnsweredBy(t, address.String(), "vm")
 	world.DeletePod(t, ns, "target")
 	waitGone(t, ns, "target")
-	unanswered(t, client, address.String())
+	world.FromPod(client).Unanswered(t, address.String())
 
 	again := launcher("again", nodes[1])
 	if got := addressOn(t, again, ns+"/flat"); got != address {
@@ -248,7 +248,7 @@ func TestVirtualMachine_GuestMovesOnItsPrimaryNetwork(t *testing.T) {
 	running := map[string]*flow{}
 	at := netip.AddrPortFrom(address, world.EchoPort)
 	for _, client := range x.pods {
-		comesFrom(t, client, address.String(), "vm")
+		world.FromPod(client).AnsweredBy(t, address.String(), "vm")
 		running["tcp from "+client.Spec.NodeName] = startFlow(t, x.ns, client.Name, "tcp", at)
 		running["udp from "+client.Spec.NodeName] = startFlow(t, x.ns, client.Name, "udp", at)
 	}
@@ -259,9 +259,9 @@ func TestVirtualMachine_GuestMovesOnItsPrimaryNetwork(t *testing.T) {
 	world.DeletePod(t, x.ns, "source")
 	waitGone(t, x.ns, "source")
 	for _, client := range x.pods {
-		comesFrom(t, client, address.String(), "vm")
+		world.FromPod(client).AnsweredBy(t, address.String(), "vm")
 	}
 	world.DeletePod(t, x.ns, "target")
 	waitGone(t, x.ns, "target")
-	unanswered(t, x.pods[0], address.String())
+	world.FromPod(x.pods[0]).Unanswered(t, address.String())
 }

@@ -84,7 +84,7 @@ func TestVirtualMachine_MovesOnItsPrimaryNetwork(t *testing.T) {
 	answers := func(name string) {
 		t.Helper()
 		for _, address := range own.Addresses {
-			comesFrom(t, client, address.Addr().String(), name)
+			world.FromPod(client).AnsweredBy(t, address.Addr().String(), name)
 			at := netip.AddrPortFrom(world.OfFamily(world.NodeAddresses(t, nodes[0]), address.Addr()),
 				uint16(web.Spec.Ports[0].NodePort)).String()
 			world.Eventually(t, world.ServiceWithin, "the external host has an answer of "+name+" at "+at, func() (bool, string) {
@@ -185,7 +185,7 @@ func TestVirtualMachine_FailedMoveKeepsItsSource(t *testing.T) {
 		t.Helper()
 		target := launcher(name, nodes[2])
 		for _, address := range own {
-			unanswered(t, target, address)
+			world.FromPod(target).Unanswered(t, address)
 		}
 		answeredBySource()
 		return target
@@ -209,7 +209,7 @@ func TestVirtualMachine_FailedMoveKeepsItsSource(t *testing.T) {
 	running = connect(targets)
 	movedTo(t, third)
 	for _, at := range targets {
-		comesFrom(t, client, at.Addr().String(), "third")
+		world.FromPod(client).AnsweredBy(t, at.Addr().String(), "third")
 	}
 	wantEnds(t, withinPod(t, client), slices.Collect(maps.Values(running))...)
 }

@@ -35,16 +35,6 @@ func movedTo(t *testing.T, pod *corev1.Pod) {
 	}
 }
 
-// comesFrom waits until a pod answers at an address.
-func comesFrom(t *testing.T, from *corev1.Pod, to, name string) {
-	t.Helper()
-	target := netip.AddrPortFrom(netip.MustParseAddr(to), world.EchoPort).String()
-	world.Eventually(t, world.Soon, name+" answers at "+to, func() (bool, string) {
-		out, err := world.InPod(from.Namespace, from.Name, "probe", "dial", "tcp", target)
-		return err == nil && strings.HasSuffix(strings.TrimSpace(out), " "+name), out
-	})
-}
-
 // TestVirtualMachine_MovesWithItsAddress: while a virtual machine moves, both of its pods run with its address. Packets go to
 // the source, and none come from the target, until the virtual machine runs in the target; then it is the other way around.
 // With another virtual machine's label the second pod has no address. The full tier has networks of topology localnet, too.
@@ -69,7 +59,7 @@ func moves(t *testing.T, topology string) {
 	pods := allOnNetworks(t, wish{ns, "client", nodes[0], "flat"})
 	source := world.Running(t, ns, "source")
 	address := addressOn(t, source, ns+"/flat").String()
-	answeredBy(t, pods["client"], address, "source")
+	world.FromPod(pods["client"]).AnsweredOnceBy(t, address, "source")
 
 	thief := machinePod(wish{ns, "thief", nodes[2], "[" + selected("bare", `"mac": "02:77:00:00:00:01"`) + "]"})
 	thief.Labels[contract.VMLabel] = "web"
@@ -83,17 +73,17 @@ func moves(t *testing.T, topology string) {
 	staysPending(t, ns, "thief", "")
 	client := addressOn(t, pods["client"], ns+"/flat").String()
 	for range 3 {
-		answeredBy(t, pods["client"], address, "source")
+		world.FromPod(pods["client"]).AnsweredOnceBy(t, address, "source")
 	}
-	unanswered(t, target, client)
+	world.FromPod(target).Unanswered(t, client)
 
 	movedTo(t, target)
-	comesFrom(t, pods["client"], address, "target")
-	answeredBy(t, target, client, "client")
-	unanswered(t, source, client)
+	world.FromPod(pods["client"]).AnsweredBy(t, address, "target")
+	world.FromPod(target).AnsweredOnceBy(t, client, "client")
+	world.FromPod(source).Unanswered(t, client)
 	world.DeletePod(t, ns, "source")
 	waitGone(t, ns, "source")
-	answeredBy(t, pods["client"], address, "target")
+	world.FromPod(pods["client"]).AnsweredOnceBy(t, address, "target")
 }
 
 // TestVirtualMachine_AsksForItsAddress: on a primary network the virtual machine of a pod gets the pod's addresses by DHCP, with

@@ -179,7 +179,7 @@ func (p *scraper) query(expr string) (series []string, err error) {
 			Value  []any
 		}
 	}
-	if err := p.get("/api/v1/query?query="+url.QueryEscape(expr), &answer); err != nil {
+	if err := p.decode("/api/v1/query?query="+url.QueryEscape(expr), &answer); err != nil {
 		return nil, err
 	}
 	for _, r := range answer.Result {
@@ -191,15 +191,15 @@ func (p *scraper) query(expr string) (series []string, err error) {
 // series gives the labels of all series of the last five minutes that a selector has.
 func (p *scraper) series(t *testing.T, selector string) (all []map[string]string) {
 	t.Helper()
-	if err := p.get("/api/v1/series?match[]="+url.QueryEscape(selector), &all); err != nil {
+	if err := p.decode("/api/v1/series?match[]="+url.QueryEscape(selector), &all); err != nil {
 		t.Fatal(err)
 	}
 	return all
 }
 
-// get decodes the data of an answer of Prometheus.
-func (p *scraper) get(path string, into any) error {
-	text, err := p.ask(path)
+// decode decodes the data of an answer of Prometheus.
+func (p *scraper) decode(path string, into any) error {
+	text, err := p.read(path)
 	if err != nil {
 		return err
 	}

@@ -254,7 +254,7 @@ func silent(t *testing.T, from, witness *corev1.Pod, subnets []string) {
 		for range 60 {
 			last = last.Next()
 		}
-		world.PingsFail(t, from, []string{last.String()}, []string{world.OfFamily(world.Addresses(witness), last).String()})
+		world.FromPod(from).PingsFail(t, []string{last.String()}, []string{world.OfFamily(world.Addresses(witness), last).String()})
 	}
 }
 
@@ -349,5 +349,5 @@ func TestNamespaceSubnet_BesideNetworkWithGateway(t *testing.T) {
 	if route := world.MustInPod(t, pod, "ip", "route", "get", target.String()); !strings.Contains(route, "dev net1") {
 		t.Errorf("without the route to the subnet: %s", route)
 	}
-	unanswered(t, pod, target.String())
+	world.FromPod(pod).Unanswered(t, target.String())
 }

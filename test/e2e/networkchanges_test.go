@@ -36,8 +36,8 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 	a, b := pods["a"], pods["b"]
 	wish{ns, "late", nodes[1], "flat,one"}.create(t)
 	staysPending(t, ns, "late", ns+"/flat")
-	answeredBy(t, a, addressOn(t, b, ns+"/flat").String(), "b")
-	unanswered(t, a, addressOn(t, b, ns+"/two").String())
+	world.FromPod(a).AnsweredOnceBy(t, addressOn(t, b, ns+"/flat").String(), "b")
+	world.FromPod(a).Unanswered(t, addressOn(t, b, ns+"/two").String())
 
 	apply(t, flat(`,10.214.0.0/24", "mtu": 1250`)+vlan("one", 76, "10.215.0.128/25"))
 	late := world.Running(t, ns, "late")
@@ -45,9 +45,9 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 	if second := netip.MustParsePrefix("10.214.0.0/24"); !second.Contains(addressOn(t, late, ns+"/flat")) || !second.Contains(addressOn(t, later, ns+"/flat")) {
 		t.Errorf("new pods have %s and %s, not addresses of the second subnet", addressOn(t, late, ns+"/flat"), addressOn(t, later, ns+"/flat"))
 	}
-	answersOn(t, later, "net1", addressOn(t, late, ns+"/flat"))
-	answeredBy(t, a, addressOn(t, b, ns+"/flat").String(), "b")
-	answeredBy(t, late, addressOn(t, b, ns+"/two").String(), "b") // its VLAN has changed
+	world.FromPod(later).ReachesOn(t, "net1", addressOn(t, late, ns+"/flat"))
+	world.FromPod(a).AnsweredOnceBy(t, addressOn(t, b, ns+"/flat").String(), "b")
+	world.FromPod(late).AnsweredOnceBy(t, addressOn(t, b, ns+"/two").String(), "b") // its VLAN has changed
 	for _, pod := range []*corev1.Pod{a, late} {
 		if mtu := strings.TrimSpace(world.MustInPod(t, pod, "cat",
 			"/sys/class/net/net1/mtu")); mtu != map[string]string{"a": "1300", "late": "1250"}[pod.Name] {
@@ -81,8 +81,8 @@ func TestNetworks_ChangeWhilePodsRun(t *testing.T) {
 			out, err := world.InPod(ns, old.Name, "ip", "route", "get", addressOn(t, grown[true][0], ns+"/grown").String())
 			return err == nil && strings.Contains(out, "dev net1"), out
 		})
-		answeredBy(t, old, addressOn(t, grown[true][0], ns+"/grown").String(), grown[true][0].Name)
-		answeredBy(t, grown[true][0], addressOn(t, old, ns+"/grown").String(), old.Name)
+		world.FromPod(old).AnsweredOnceBy(t, addressOn(t, grown[true][0], ns+"/grown").String(), grown[true][0].Name)
+		world.FromPod(grown[true][0]).AnsweredOnceBy(t, addressOn(t, old, ns+"/grown").String(), old.Name)
 	}
 }
 
@@ -122,17 +122,17 @@ func TestNetworks_ManyInterfacesAndAddresses(t *testing.T) {
 		{addressOn(t, a, ns+"/shared/1").String(), addressOn(t, b, ns+"/shared").String()},
 	} {
 		world.MustInPod(t, a, "ping", "-c1", "-w10", "-I", pair[0], pair[1])
-		answeredBy(t, a, pair[1], "b")
+		world.FromPod(a).AnsweredOnceBy(t, pair[1], "b")
 	}
 	sharedB := addressOn(t, b, ns+"/shared")
-	answeredBy(t, pods["partner"], sharedB.String(), "b")
-	answeredBy(t, a, addressOn(t, pods["partner"], partner+"/shared").String(), "partner")
+	world.FromPod(pods["partner"]).AnsweredOnceBy(t, sharedB.String(), "b")
+	world.FromPod(a).AnsweredOnceBy(t, addressOn(t, pods["partner"], partner+"/shared").String(), "partner")
 
 	// One of two interfaces on a network is cut, then the network.
 	world.MustInPod(t, a, "ip", "link", "set", "net4", "down")
 	world.MustInPod(t, a, "ping", "-c1", "-w10", "-I", addressOn(t, a, ns+"/shared/1").String(), sharedB.String())
 	world.MustInPod(t, a, "ip", "link", "set", "net5", "down")
-	unanswered(t, a, sharedB.String())
-	answeredBy(t, a, "10.216.0.60", "b")
-	answeredBy(t, a, world.Endpoints(b)[0].Addr().String(), "b")
+	world.FromPod(a).Unanswered(t, sharedB.String())
+	world.FromPod(a).AnsweredOnceBy(t, "10.216.0.60", "b")
+	world.FromPod(a).AnsweredOnceBy(t, world.Endpoints(b)[0].Addr().String(), "b")
 }

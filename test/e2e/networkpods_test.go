@@ -100,26 +100,6 @@ func addressOn(t *testing.T, pod *corev1.Pod, key string) netip.Addr {
 	return addresses[0].Addr()
 }
 
-// answeredBy checks which pod answers at an address.
-func answeredBy(t *testing.T, from *corev1.Pod, to, name string) {
-	t.Helper()
-	target := netip.AddrPortFrom(netip.MustParseAddr(to), world.EchoPort).String()
-	if got := strings.TrimSpace(world.MustInPod(t, from, "probe", "dial", "tcp", target)); !strings.HasSuffix(got, " "+name) {
-		t.Errorf("%s asks %s: %q, want an answer of %s", from.Name, to, got, name)
-	}
-}
-
-// unanswered checks that there is no answer at an address: for none of three connections that begin one after another,
-// because a busy machine loses some packets.
-func unanswered(t *testing.T, from *corev1.Pod, to string) {
-	t.Helper()
-	const thrice = `for i in 1 2 3; do probe dial tcp "$1" 2>/dev/null & sleep 0.3; done; wait`
-	target := netip.AddrPortFrom(netip.MustParseAddr(to), world.EchoPort).String()
-	if out, err := world.InPod(from.Namespace, from.Name, "sh", "-c", thrice, "sh", target); err != nil || out != "" {
-		t.Errorf("%s asks %s, where no pod is to answer: %s %v", from.Name, to, out, err)
-	}
-}
-
 // staysPending checks that a pod waits although it has had an Event with a text.
 func staysPending(t *testing.T, ns, name, text string) {
 	t.Helper()
@@ -163,20 +143,20 @@ func TestUserDefinedNetwork_PodsReachTheirNetworkOnly(t *testing.T) {
 		wish{ns, "blue2", nodes[2], "[" + on("blue", "10.70.0.20") + "]"},
 		wish{guests, "guest", nodes[2], shared})
 	for _, color := range []string{"red", "blue"} {
-		answeredBy(t, pods[color+"1"], "10.70.0.20", color+"2")
-		answeredBy(t, pods[color+"2"], "10.70.0.10", color+"1")
+		world.FromPod(pods[color+"1"]).AnsweredOnceBy(t, "10.70.0.20", color+"2")
+		world.FromPod(pods[color+"2"]).AnsweredOnceBy(t, "10.70.0.10", color+"1")
 	}
-	answeredBy(t, pods["red1"], "10.70.0.30", "red2") // its second interface
-	unanswered(t, pods["blue1"], "10.70.0.30")
-	unanswered(t, pods["guest"], "10.70.0.20")
+	world.FromPod(pods["red1"]).AnsweredOnceBy(t, "10.70.0.30", "red2") // its second interface
+	world.FromPod(pods["blue1"]).Unanswered(t, "10.70.0.30")
+	world.FromPod(pods["guest"]).Unanswered(t, "10.70.0.20")
 	guest, red := addressOn(t, pods["guest"], guests+"/"+shared).String(), addressOn(t, pods["red1"], ns+"/"+shared).String()
-	answeredBy(t, pods["red1"], guest, "guest")
-	answeredBy(t, pods["guest"], red, "red1")
-	unanswered(t, pods["blue1"], guest)
+	world.FromPod(pods["red1"]).AnsweredOnceBy(t, guest, "guest")
+	world.FromPod(pods["guest"]).AnsweredOnceBy(t, red, "red1")
+	world.FromPod(pods["blue1"]).Unanswered(t, guest)
 
 	deleteObject(t, networks, shared)
 	waitCondition(t, networks, shared, "NetworkCreated", "network in use by pods")
-	answeredBy(t, pods["red1"], guest, "guest")
+	world.FromPod(pods["red1"]).AnsweredOnceBy(t, guest, "guest")
 	world.DeletePod(t, ns, "red1")
 	world.DeletePod(t, guests, "guest")
 	waitObjectGone(t, networks, shared)
@@ -193,7 +173,7 @@ func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 	claimed := "[" + selected("flat", `"ipam-claim-reference": "db"`) + "]"
 	pods := allOnNetworks(t, wish{ns, "db", nodes[1], claimed}, wish{ns, "plain", nodes[1], "flat"}, wish{ns, "client", nodes[0], "flat"})
 	kept, free := addressOn(t, pods["db"], ns+"/flat").String(), addressOn(t, pods["plain"], ns+"/flat").String()
-	answeredBy(t, pods["client"], kept, "db")
+	world.FromPod(pods["client"]).AnsweredOnceBy(t, kept, "db")
 	static := func(ip string) string { return "[" + selected("flat", fmt.Sprintf(`"ips": [%q]`, ip)) + "]" }
 	wish{ns, "thief", nodes[1], static(kept)}.create(t)
 	for _, name := range []string{"db", "plain"} {
@@ -202,18 +182,18 @@ func TestIPAMClaim_KeepsAddressOfPod(t *testing.T) {
 	for _, name := range []string{"db", "plain"} {
 		waitGone(t, ns, name)
 	}
-	unanswered(t, pods["client"], kept)
+	world.FromPod(pods["client"]).Unanswered(t, kept)
 	next := allOnNetworks(t, wish{ns, "db", nodes[2], claimed}, wish{ns, "heir", nodes[1], static(free)})
 	if got := addressOn(t, next["db"], ns+"/flat").String(); got != kept {
 		t.Errorf("the pod of the claim has %s after %s", got, kept)
 	}
-	answeredBy(t, pods["client"], kept, "db")
-	answeredBy(t, pods["client"], free, "heir")
+	world.FromPod(pods["client"]).AnsweredOnceBy(t, kept, "db")
+	world.FromPod(pods["client"]).AnsweredOnceBy(t, free, "heir")
 	staysPending(t, ns, "thief", "")
 	kubectlDelete(t, ns, "ipamclaims.k8s.cni.cncf.io", "db")
 	world.DeletePod(t, ns, "db")
 	world.Running(t, ns, "thief")
-	answeredBy(t, pods["client"], kept, "thief")
+	world.FromPod(pods["client"]).AnsweredOnceBy(t, kept, "thief")
 }
 
 // TestNetworks_PodGetsWhatItSelects: addresses and a MAC of its own choice with and without subnets, in both families, and
@@ -238,17 +218,17 @@ func TestNetworks_PodGetsWhatItSelects(t *testing.T) {
 		}
 	}
 	for _, to := range []string{"10.73.0.50", "fd00:73::50", "10.75.0.50", "fd00:75::50"} {
-		answeredBy(t, routing, to, "server")
+		world.FromPod(routing).AnsweredOnceBy(t, to, "server")
 	}
 	for _, prefix := range attachmentOf(t, server, ns+"/routed").Addresses {
-		answeredBy(t, routing, prefix.Addr().String(), "server")
-		unanswered(t, plain, prefix.Addr().String())
+		world.FromPod(routing).AnsweredOnceBy(t, prefix.Addr().String(), "server")
+		world.FromPod(plain).Unanswered(t, prefix.Addr().String())
 	}
 	for _, prefix := range attachmentOf(t, plain, ns+"/flat").Addresses {
 		if netip.MustParsePrefix("10.73.0.0/27").Contains(prefix.Addr()) {
 			t.Errorf("a pod has the excluded address %s", prefix)
 		}
-		answeredBy(t, routing, prefix.Addr().String(), "plain")
+		world.FromPod(routing).AnsweredOnceBy(t, prefix.Addr().String(), "plain")
 	}
 }
 
@@ -284,9 +264,9 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 		t.Errorf("the MAC of net0 is %s", got)
 	}
 	checkNodus(t, firewall)
-	answeredBy(t, pods["router"], "10.76.0.50", "firewall")
-	answeredBy(t, behind, addressOn(t, firewall, ns+"/back").String(), "firewall")
-	unanswered(t, behind, "10.76.0.60") // networks are isolated
+	world.FromPod(pods["router"]).AnsweredOnceBy(t, "10.76.0.50", "firewall")
+	world.FromPod(behind).AnsweredOnceBy(t, addressOn(t, firewall, ns+"/back").String(), "firewall")
+	world.FromPod(behind).Unanswered(t, "10.76.0.60") // networks are isolated
 	nodusRoutes(t, firewall, behind)
 	wantEvent(t, ns, "NetworkNotFound", "astray", "route to 10.78.0.0/24: gw 10.76.0.60 is in no subnet of network")
 	staysPending(t, ns, "astray", "")
@@ -296,8 +276,8 @@ func TestOVN4NFV_PodHasItsInterfaces(t *testing.T) {
 func nodusRoutes(t *testing.T, pod, gateway *corev1.Pod) {
 	t.Helper()
 	world.MustInPod(t, gateway, "sh", "-c", "ip addr add 10.78.0.9/32 dev lo && ip addr add 10.79.0.9/32 dev lo")
-	answeredBy(t, pod, "10.78.0.9", gateway.Name)
-	unanswered(t, pod, "10.79.0.9")
+	world.FromPod(pod).AnsweredOnceBy(t, "10.78.0.9", gateway.Name)
+	world.FromPod(pod).Unanswered(t, "10.79.0.9")
 	ask := func(routes string) {
 		t.Helper()
 		patch := fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, contract.OVNRoutesKey, routes)
@@ -314,11 +294,11 @@ func nodusRoutes(t *testing.T, pod, gateway *corev1.Pod) {
 	}
 	ask(`[{"dst": "10.79.0.0/24", "gw": "10.77.0.70", "dev": "net1"}]`)
 	route(true)
-	answeredBy(t, pod, "10.79.0.9", gateway.Name)
+	world.FromPod(pod).AnsweredOnceBy(t, "10.79.0.9", gateway.Name)
 	ask("[]")
 	route(false)
-	unanswered(t, pod, "10.79.0.9")
-	answeredBy(t, pod, "10.78.0.9", gateway.Name)
+	world.FromPod(pod).Unanswered(t, "10.79.0.9")
+	world.FromPod(pod).AnsweredOnceBy(t, "10.78.0.9", gateway.Name)
 }
 
 // checkNodus: the default route of a pod leads by its gateway, and the routes to pods and services by eth0. The annotation
@@ -388,14 +368,14 @@ func TestNetworks_PodsForward(t *testing.T) {
 	pods := allOnNetworks(t, ends...)
 	for kind, forwards := range kinds {
 		world.Running(t, ns, kind+"-router")
-		answeredBy(t, pods[kind+"-left"], atLeft, kind+"-router")
-		answeredBy(t, pods[kind+"-right"], atRight, kind+"-router")
+		world.FromPod(pods[kind+"-left"]).AnsweredOnceBy(t, atLeft, kind+"-router")
+		world.FromPod(pods[kind+"-right"]).AnsweredOnceBy(t, atRight, kind+"-router")
 		if !forwards {
-			unanswered(t, pods[kind+"-left"], right)
-			unanswered(t, pods[kind+"-right"], left)
+			world.FromPod(pods[kind+"-left"]).Unanswered(t, right)
+			world.FromPod(pods[kind+"-right"]).Unanswered(t, left)
 			continue
 		}
-		answeredBy(t, pods[kind+"-left"], right, kind+"-right")
-		answeredBy(t, pods[kind+"-right"], left, kind+"-left")
+		world.FromPod(pods[kind+"-left"]).AnsweredOnceBy(t, right, kind+"-right")
+		world.FromPod(pods[kind+"-right"]).AnsweredOnceBy(t, left, kind+"-left")
 	}
 }

@@ -43,19 +43,6 @@ func furtherAddress(t *testing.T, pod *corev1.Pod, key string) netip.Addr {
 	return addressOn(t, pod, pod.Namespace+"/"+key)
 }
 
-// answersOn checks that a peer answers at an address, and whether by the interface.
-func answersOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr) {
-	t.Helper()
-	world.MustInPod(t, from, "ping", "-c1", "-w10", "-I", via, to.String())
-	world.MustInPod(t, from, "probe", "dial", "tcp", netip.AddrPortFrom(to, world.EchoPort).String())
-}
-
-// silentOn checks that a peer does not answer by an interface, at a moment at which a witness answers, by another one.
-func silentOn(t *testing.T, from *corev1.Pod, via string, to netip.Addr, witness ...string) {
-	t.Helper()
-	world.PingsFail(t, from, []string{"-I", via, to.String()}, append([]string{"-I"}, witness...))
-}
-
 // TestNetworks_PodsReachEachOther: on networks of each topology, between nodes; in the full tier, while components start again
 // and afterwards, too. A pod of another network, of another VLAN or without the network reaches no pod there, and a deleted
 // pod leaves nothing.
@@ -70,21 +57,21 @@ func TestNetworks_PodsReachEachOther(t *testing.T) {
 	routed, flat, vlan := furtherAddress(t, b, "routed"), furtherAddress(t, b, "flat"), furtherAddress(t, b, "vlan70")
 
 	check := func() {
-		answersOn(t, a, "net1", routed)
+		world.FromPod(a).ReachesOn(t, "net1", routed)
 		for i, via := range []string{furtherAddress(t, a, "flat").String(), furtherAddress(t, a, "flat/1").String()} {
 			world.MustInPod(t, a, "ping", "-c1", "-w10", "-I", via, flat.String()) // from an address, by its interface
 			if got := strings.TrimSpace(world.MustInPod(t, a, "sh", "-c",
 				"ip route get "+flat.String()+" from "+via)); !strings.Contains(got, fmt.Sprintf("dev net%d", i+2)) {
 				t.Errorf("packets from %s leave by %s", via, got)
 			}
-			answersOn(t, b, "net2", netip.MustParseAddr(via))
+			world.FromPod(b).ReachesOn(t, "net2", netip.MustParseAddr(via))
 		}
-		answersOn(t, a, "net5", vlan)
-		silentOn(t, other, "net1", vlan, "flat0", flat.String())
-		silentOn(t, other, "net1", furtherAddress(t, a, "vlan70"), "flat0", flat.String())
-		answersOn(t, other, "flat0", flat) // its control
-		silentOn(t, none, "eth0", flat, "eth0", world.Endpoints(a)[0].Addr().String())
-		silentOn(t, none, "eth0", routed, "eth0", world.Endpoints(a)[0].Addr().String())
+		world.FromPod(a).ReachesOn(t, "net5", vlan)
+		world.SilentOn(t, world.FromPod(other), "net1", vlan, "flat0", flat.String())
+		world.SilentOn(t, world.FromPod(other), "net1", furtherAddress(t, a, "vlan70"), "flat0", flat.String())
+		world.FromPod(other).ReachesOn(t, "flat0", flat) // its control
+		world.SilentOn(t, world.FromPod(none), "eth0", flat, "eth0", world.Endpoints(a)[0].Addr().String())
+		world.SilentOn(t, world.FromPod(none), "eth0", routed, "eth0", world.Endpoints(a)[0].Addr().String())
 	}
 	check()
 	if mtu := strings.TrimSpace(world.MustInPod(t, a, "cat", "/sys/class/net/net1/mtu")); mtu != "1300" {
@@ -113,8 +100,8 @@ func TestNetworks_PodsReachEachOther(t *testing.T) {
 		wantShortSilences(t, "components started again", streams, witness, 5*time.Second)
 	}
 	late := world.Run(t, world.Pod(ns, "late", nodes[1], world.OnNetworks("flat, vlan70")))[0]
-	answersOn(t, late, "net1", flat)
-	answersOn(t, late, "net2", vlan)
+	world.FromPod(late).ReachesOn(t, "net1", flat)
+	world.FromPod(late).ReachesOn(t, "net2", vlan)
 	leaveNothing(t, append(pods, late)...)
 }
 
@@ -216,8 +203,8 @@ func TestNetworks_DefinitionOfDefaultNetwork(t *testing.T) {
 	plain := world.Run(t, world.Pod(ns, "plain", nodes[2], world.OnNetworks("flat")))[0]
 	by := world.Running(t, ns, "by")
 	for _, pair := range [][2]*corev1.Pod{{by, plain}, {plain, by}} {
-		answersOn(t, pair[0], "eth0", world.Endpoints(pair[1])[0].Addr())
-		answersOn(t, pair[0], "net1", furtherAddress(t, pair[1], "flat"))
+		world.FromPod(pair[0]).ReachesOn(t, "eth0", world.Endpoints(pair[1])[0].Addr())
+		world.FromPod(pair[0]).ReachesOn(t, "net1", furtherAddress(t, pair[1], "flat"))
 	}
 	world.MustInPod(t, by, "curl", "-sk", "-m", "30", "-o", "/dev/null", "https://kubernetes.default/version")
 	if links := strings.Fields(world.MustInPod(t, by, "ls", "/sys/class/net")); !slices.Equal(links,

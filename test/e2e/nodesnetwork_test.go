@@ -36,8 +36,8 @@ func TestNetworks_LocalnetOnTheNodesNetwork(t *testing.T) {
 		wish{ns, "other", nodes[2], on("vlan78", 3)}, wish{ns, "plain", nodes[1], ""})
 	a, other, plain := pods["a"], pods["other"], pods["plain"]
 
-	answeredBy(t, a, lan(2).String(), "b")
-	unanswered(t, other, lan(1).String())
+	world.FromPod(a).AnsweredOnceBy(t, lan(2).String(), "b")
+	world.FromPod(other).Unanswered(t, lan(1).String())
 	for last, name := range map[byte]string{1: "a", 2: "b"} {
 		at := netip.AddrPortFrom(lan(last), world.EchoPort).String()
 		for _, machine := range []string{outside, nodes[0], nodes[1], nodes[2]} {
@@ -46,7 +46,7 @@ func TestNetworks_LocalnetOnTheNodesNetwork(t *testing.T) {
 			}
 		}
 	}
-	answeredBy(t, plain, lan(2).String(), "b") // at its own node it does not: docs/limits.md
+	world.FromPod(plain).AnsweredOnceBy(t, lan(2).String(), "b") // at its own node it does not: docs/limits.md
 	for _, machine := range []string{outside, nodes[0], nodes[1], nodes[2]} {
 		to := world.OfFamily(world.NodeAddresses(t, machine), external)
 		for _, pod := range []*corev1.Pod{a, pods["b"]} {
@@ -54,7 +54,7 @@ func TestNetworks_LocalnetOnTheNodesNetwork(t *testing.T) {
 				t.Errorf("pod %s of %s does not reach %s: %s", pod.Name, pod.Spec.NodeName, machine, out)
 			}
 		}
-		silentOn(t, other, "net1", to, "eth0", world.Endpoints(plain)[0].Addr().String())
+		world.SilentOn(t, world.FromPod(other), "net1", to, "eth0", world.Endpoints(plain)[0].Addr().String())
 	}
 	world.MustInPod(t, a, "probe", "dial", "tcp", netip.AddrPortFrom(external, world.OutsidePort).String(), "300000")
 }

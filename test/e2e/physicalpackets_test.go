@@ -62,7 +62,7 @@ func answeredFully(t *testing.T, from *corev1.Pod, to netip.Addr, name string) {
 	t.Helper()
 	world.MustInPod(t, from, "ping", "-c1", "-w10", to.String())
 	world.MustInPod(t, from, "probe", "dial", "tcp", netip.AddrPortFrom(to, world.EchoPort).String(), "300000")
-	answeredBy(t, from, to.String(), name)
+	world.FromPod(from).AnsweredOnceBy(t, to.String(), name)
 }
 
 // hasItsMTU: packets of the interface's MTU pass unfragmented, and longer ones do not.
@@ -74,8 +74,7 @@ func hasItsMTU(t *testing.T, pod *corev1.Pod, to netip.Addr) {
 	}
 	const headers = 28 // of IPv4 and ICMP
 	world.MustInPod(t, pod, "ping", "-c1", "-w10", "-M", "do", "-s", fmt.Sprint(mtu-headers), to.String())
-	world.PingsFail(t, pod, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers + 1), to.String()},
-		[]string{"-M", "do", "-s", fmt.Sprint(mtu - headers), to.String()})
+	world.FromPod(pod).PingsFail(t, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers + 1), to.String()}, []string{"-M", "do", "-s", fmt.Sprint(mtu - headers), to.String()})
 }
 
 // TestPhysicalNetwork_PodsReachItsHosts: with the object, pods of two nodes reach each other and a host of their VLAN, and
@@ -107,7 +106,7 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 		answeredFully(t, a, host, "host")
 		l.hostReaches(t, addrB)
 		for _, to := range []netip.Addr{host, addrA, addrB} {
-			unanswered(t, other, to.String())
+			world.FromPod(other).Unanswered(t, to.String())
 		}
 	}
 	check()
@@ -126,7 +125,7 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 	l.hostMoves(t, 71)
 	l.hostReaches(t, addrOther)
 	answeredFully(t, other, host, "host")
-	unanswered(t, a, host.String())
+	world.FromPod(a).Unanswered(t, host.String())
 	l.hostMoves(t, 70)
 	wantEvent(t, ns, "InvalidConfig", "vlan72", "PhysicalNetwork "+name+" does not let namespace "+ns+" use VLAN 72")
 	wantEvent(t, foreign, "InvalidConfig", vlan70, "PhysicalNetwork "+name+" does not let namespace "+foreign+" use VLAN 70")
@@ -148,7 +147,7 @@ func TestPhysicalNetwork_PodsReachItsHosts(t *testing.T) {
 		now := l.link(t, nodes[1])
 		return now == before, fmt.Sprintf("%s\nwas\n%s", now, before)
 	})
-	unanswered(t, a, host.String()) // pods may reach each other by tunnels: to OVN, a network without a bridge is like any other
+	world.FromPod(a).Unanswered(t, host.String()) // pods may reach each other by tunnels: to OVN, a network without a bridge is like any other
 	wish{ns, "late", nodes[1], vlan70}.create(t)
 	staysPending(t, ns, "late", "this node has no bridge for it")
 	l.physicalNetwork(t, name, ns, "70-71", nodes[1:]...)
@@ -198,14 +197,14 @@ func TestProviderNetwork_MakesItsBridges(t *testing.T) {
 	answeredFully(t, pods["direct1"], netip.MustParseAddr("10.91.0.40"), "direct2")
 	world.MustInPod(t, pods["direct1"], "probe", "dial", "tcp", fmt.Sprintf("10.91.0.201:%d", world.OutsidePort), "300000")
 	for _, to := range []string{"10.91.0.30", "10.91.0.201"} {
-		unanswered(t, pods["tagged1"], to)
+		world.FromPod(pods["tagged1"]).Unanswered(t, to)
 	}
-	world.PingsFail(t, pods["tagged1"], []string{"10.91.0.201"}, []string{"10.91.0.200"})
-	unanswered(t, pods["direct1"], "10.91.0.200")
+	world.FromPod(pods["tagged1"]).PingsFail(t, []string{"10.91.0.201"}, []string{"10.91.0.200"})
+	world.FromPod(pods["direct1"]).Unanswered(t, "10.91.0.200")
 
 	setNodeLabel(t, nodes[2], "lan-"+suffix, "no")
 	l.waitConnected(t, "nw_"+tagged, false, nodes[2])
-	unanswered(t, pods["tagged1"], "10.91.0.20")
+	world.FromPod(pods["tagged1"]).Unanswered(t, "10.91.0.20")
 	answeredFully(t, pods["tagged1"], netip.MustParseAddr("10.91.0.200"), "host")
 	for name := range pods {
 		world.DeletePod(t, ns, name)

@@ -61,12 +61,12 @@ func TestOffloadPolicy_RollsOutWithRightsOfChart(t *testing.T) {
 	t.Cleanup(func() {
 		_ = objects.Resource(v1alpha1.OffloadPolicies()).Delete(context.Background(), "rollout", metav1.DeleteOptions{})
 	})
-	r.says(a, v1alpha1.PolicyWaiting)
-	r.says(b, v1alpha1.PolicyWaiting)
+	r.waitState(a, v1alpha1.PolicyWaiting)
+	r.waitState(b, v1alpha1.PolicyWaiting)
 	r.changing(a)
 	r.cordoned(a, true)
 	r.evicted("free", true)
-	r.says(a, v1alpha1.PolicyDrainNeeded)
+	r.waitState(a, v1alpha1.PolicyDrainNeeded)
 	r.changing(a)
 	r.evicted(guarded, false)
 	if err := cluster.client.PolicyV1().PodDisruptionBudgets(r.ns).Delete(t.Context(), "guard", metav1.DeleteOptions{}); err != nil {
@@ -74,11 +74,11 @@ func TestOffloadPolicy_RollsOutWithRightsOfChart(t *testing.T) {
 	}
 	r.evicted(guarded, true)
 	r.cordoned(b, false)
-	r.says(a, v1alpha1.PolicyApplied)
+	r.waitState(a, v1alpha1.PolicyApplied)
 	r.changing(b)
 	r.cordoned(a, false)
 	r.cordoned(b, true)
-	r.says(b, v1alpha1.PolicyApplied)
+	r.waitState(b, v1alpha1.PolicyApplied)
 	r.changing()
 	r.cordoned(b, false)
 	for _, account := range []string{"ovnkube-node", "ovnkube-node-dpu-host"} {
@@ -124,8 +124,8 @@ func (r *rollout) pod(name, node string) string {
 	return name
 }
 
-// says is what the agent of a node reports.
-func (r *rollout) says(node string, state v1alpha1.PolicyState) {
+// waitState is what the agent of a node reports.
+func (r *rollout) waitState(node string, state v1alpha1.PolicyState) {
 	r.Helper()
 	object := &v1alpha1.NodeOffload{
 		TypeMeta: metav1.TypeMeta{APIVersion: v1alpha1.Version, Kind: "NodeOffload"}, ObjectMeta: metav1.ObjectMeta{Name: node},

@@ -63,7 +63,7 @@ func isolatedNamespace(t *testing.T, w *world.World) (*world.Row, []*corev1.Pod)
 			t.Errorf("without a policy, ping on the same node: %s", out)
 		}
 	}
-	return &world.Row{Name: "namespaces with a label", Strict: true, States: []world.State{
+	return &world.Row{Name: "namespaces with a label", Strict: true, Repeats: true, States: []world.State{
 		{Finds: all(true)},
 		{Enter: func(t *testing.T) {
 			ping(t)
@@ -71,7 +71,8 @@ func isolatedNamespace(t *testing.T, w *world.World) (*world.Row, []*corev1.Pod)
 		}, Finds: all(false)},
 		{Enter: func(t *testing.T) {
 			end := world.Addresses(target)[0]
-			world.PingsFail(t, near, []string{end.String()}, []string{world.OfFamily(world.Addresses(far), end).String()})
+			world.FromPod(near).PingsFail(t, []string{end.String()},
+				[]string{world.OfFamily(world.Addresses(far), end).String()})
 			world.LabelNamespace(t, w.Other.Namespace, key, `"alpine-worker"`)
 			t.Cleanup(func() { world.UnlabelNamespace(w.Other.Namespace, key) })
 		}, Finds: func() []world.Finding {
@@ -124,7 +125,7 @@ func heldService(t *testing.T, w *world.World) (*world.Row, []*corev1.Pod) {
 				found(inside(others), w.Clients[1])[0])
 		}
 	}
-	return &world.Row{Name: "pods behind a service", States: []world.State{
+	return &world.Row{Name: "pods behind a service", Repeats: true, States: []world.State{
 		{Finds: all(true, true)},
 		{Enter: func(t *testing.T) {
 			spec := world.AllowNamespaces(key, "alpine-worker")
@@ -173,7 +174,7 @@ func ownNode(t *testing.T, w *world.World) (*world.Row, []*corev1.Pod) {
 		}
 	}
 	var seen []networkingv1.NetworkPolicyPeer
-	return &world.Row{Name: "the own node of a pod", States: []world.State{
+	return &world.Row{Name: "the own node of a pod", Repeats: true, States: []world.State{
 		{Finds: func() []world.Finding { return append(direct(), ways(true)...) }},
 		{Enter: func(t *testing.T) {
 			for _, way := range ways(true) {
@@ -207,7 +208,7 @@ func onlyEndpoint(t *testing.T, _ *world.World) (*world.Row, []*corev1.Pod) {
 	atService := func(servers ...string) []world.Spot {
 		return world.SpotsAt(world.ClusterAddresses(web), world.ServicePort, servers, nil)
 	}
-	return &world.Row{Name: "an endpoint reaches itself", States: []world.State{
+	return &world.Row{Name: "an endpoint reaches itself", Repeats: true, States: []world.State{
 		{Finds: func() []world.Finding {
 			return append(found(append(atService("alone"), atPods(true, beside)...), alone),
 				found(atService("alone"), beside)...)

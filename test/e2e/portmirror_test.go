@@ -204,7 +204,7 @@ func TestPortMirror_PodCollectsOnItsNode(t *testing.T) {
 			func() (bool, string) { seen := copies(collector); return seen == want, seen })
 	}
 	own := furtherAddress(t, first, "taps")
-	answersOn(t, peer, "net1", own)
+	world.FromPod(peer).ReachesOn(t, "net1", own)
 	if seen := copies(first); seen != "" {
 		t.Fatalf("%s has copies of %s without a mirror", first.Name, seen)
 	}
@@ -213,12 +213,12 @@ func TestPortMirror_PodCollectsOnItsNode(t *testing.T) {
 	if seen := copies(second); seen != "" {
 		t.Errorf("%s has copies of %s, which %s gets", second.Name, seen, first.Name)
 	}
-	silentOn(t, peer, "net1", own, "eth0", world.Endpoints(client)[0].Addr().String())
+	world.SilentOn(t, world.FromPod(peer), "net1", own, "eth0", world.Endpoints(client)[0].Addr().String())
 	world.FromPod(client).Answered(t, "tcp", world.Endpoints(first)[0].String())
 
 	kubectlDelete(t, ns, "portmirror", ns)
 	becomesCopied(first, "", "without the mirror")
-	answersOn(t, peer, "net1", own)
+	world.FromPod(peer).ReachesOn(t, "net1", own)
 
 	portMirror(t, ns, fmt.Sprintf("collector: {pods: {namespace: %[1]s, podSelector: {matchLabels: {app: recorder}}, network: %[1]s/taps}}", ns))
 	becomesCopied(first, "web", "with the mirror again")

@@ -47,8 +47,8 @@ func tenantWith(t *testing.T, spec string) tenant {
 	return x
 }
 
-// own are a pod's addresses on the primary network.
-func (x tenant) own(t *testing.T, i int) (own []netip.Addr) {
+// addresses are a pod's addresses on the primary network.
+func (x tenant) addresses(t *testing.T, i int) (own []netip.Addr) {
 	t.Helper()
 	for _, prefix := range attachmentOf(t, x.pods[i], x.ns+"/main").Addresses {
 		own = append(own, prefix.Addr())
@@ -59,7 +59,7 @@ func (x tenant) own(t *testing.T, i int) (own []netip.Addr) {
 // echoes are the ends of a pod's server on the primary network.
 func (x tenant) echoes(t *testing.T, i int) (ends []netip.AddrPort) {
 	t.Helper()
-	for _, addr := range x.own(t, i) {
+	for _, addr := range x.addresses(t, i) {
 		ends = append(ends, netip.AddrPortFrom(addr, world.EchoPort))
 	}
 	return ends
@@ -72,7 +72,7 @@ func (x tenant) served(t *testing.T, from *corev1.Pod) {
 		world.Reaches(t, from, true, x.echoes(t, i)...)
 	}
 	for _, address := range world.Frontends(x.web) {
-		if !world.OfFamily(x.own(t, 0), netip.MustParseAddrPort(address).Addr()).IsValid() {
+		if !world.OfFamily(x.addresses(t, 0), netip.MustParseAddrPort(address).Addr()).IsValid() {
 			continue
 		}
 		for _, network := range []string{"tcp", "udp"} {
@@ -185,7 +185,7 @@ func TestPrimaryNetwork_ServesAndGuardsItsPods(t *testing.T) {
 // leaves checks that external hosts see the node's address, in each family, because the default route is that of the network.
 func (x tenant) leaves(t *testing.T) {
 	a := x.pods[0]
-	for _, own := range x.own(t, 0) {
+	for _, own := range x.addresses(t, 0) {
 		if route := world.MustInPod(t, a, "ip", map[bool]string{false: "-4", true: "-6"}[own.Is6()], "route", "show",
 			"default"); !strings.Contains(route, "dev "+contract.PrimaryInterface) {
 			t.Errorf("default route %q", route)
@@ -254,7 +254,7 @@ func (x tenant) mirrored(t *testing.T, other string) {
 	}
 	var want []string
 	for i := range x.pods {
-		for _, own := range x.own(t, i) {
+		for _, own := range x.addresses(t, i) {
 			want = append(want, own.String())
 		}
 	}
@@ -279,7 +279,7 @@ func (x tenant) mirrored(t *testing.T, other string) {
 		return slices.Equal(got, want), fmt.Sprint(got)
 	})
 	x.onHost(t, func(name string) []string { return addresses(x.ns, byCopy+name) })
-	if got := addresses(x.ns, byCopy+name); len(got) > 0 {
+	if got := addresses(other, byCopy+name); len(got) > 0 {
 		t.Errorf("a service of a namespace without a primary network has copies: %v", got)
 	}
 	if err := cluster.client.CoreV1().Services(x.ns).Delete(t.Context(), name, metav1.DeleteOptions{}); err != nil {
@@ -304,7 +304,7 @@ func (x tenant) onHost(t *testing.T, copies func(service string) []string) {
 	})
 	var want []string
 	ask := []string{"probe", "count", "1", world.Patience}
-	for _, own := range x.own(t, 0) {
+	for _, own := range x.addresses(t, 0) {
 		want = append(want, world.OfFamily(world.NodeAddresses(t, nodes[1]), own).String())
 		end := netip.AddrPortFrom(world.OfFamily(world.ClusterAddresses(web), own), world.ServicePort).String()
 		ask = append(ask, "tcp:"+end, "udp:"+end)
@@ -359,7 +359,7 @@ func further(own netip.Addr) netip.Prefix {
 // asks checks that a pod has the address and the MAC that it asks for, and that a second pod does not get the address.
 func (x tenant) asks(t *testing.T) {
 	var texts []string
-	for _, own := range x.own(t, 0) {
+	for _, own := range x.addresses(t, 0) {
 		texts = append(texts, fmt.Sprintf("%q", further(own)))
 	}
 	ips := strings.Join(texts, ", ")
@@ -393,7 +393,7 @@ func (x tenant) asks(t *testing.T) {
 	refused := []string{"second"}
 	if len(network.Addresses) > 1 {
 		half := ask("half", "02:00:00:58:07:09")
-		half.Annotations[contract.DefaultNetworkKey] = `[{"name":"default","namespace":"ovn-kubernetes","ips":["` + netip.PrefixFrom(further(x.own(t, 0)[0]).Addr().Next(), 16).String() + `"]}]`
+		half.Annotations[contract.DefaultNetworkKey] = `[{"name":"default","namespace":"ovn-kubernetes","ips":["` + netip.PrefixFrom(further(x.addresses(t, 0)[0]).Addr().Next(), 16).String() + `"]}]`
 		world.Create(t, half)
 		wantEvent(t, x.ns, "NetworkNotFound", "half", "needs one address of each family")
 		refused = append(refused, "half")

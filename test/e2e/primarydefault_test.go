@@ -50,11 +50,11 @@ func (x tenant) locked(t *testing.T, other *corev1.Pod) {
 		clients[pod.Name] = world.FromPod(pod)
 	}
 	own := world.Addresses(a)
-	reaches(t, clients[x.pods[1].Name], x.own(t, 0), 1, 1, 1)
+	reaches(t, clients[x.pods[1].Name], x.addresses(t, 0), 1, 1, 1)
 	reaches(t, world.FromNode(a.Spec.NodeName), own, 1, 1, 1)
 	reaches(t, world.FromNode(nodes[0]), world.Addresses(other), 1, 1, 1)
 	for _, c := range []world.Client{clients[other.Name], world.FromNode(nodes[0]), world.FromNode(other.Spec.NodeName)} {
-		if got, err := reachable(c, append(own, x.own(t, 0)...)); got != "tcp=0 udp=0 icmp=0" {
+		if got, err := reachable(c, append(own, x.addresses(t, 0)...)); got != "tcp=0 udp=0 icmp=0" {
 			t.Errorf("%s reaches %s of %s: %v", c.Name, got, a.Name, err)
 		}
 	}
@@ -153,7 +153,7 @@ func (x tenant) onlyPorts(t *testing.T, other *corev1.Pod) {
 		return []string{"curl", "-s", "-m", world.Patience, "-o", "/dev/null", "--interface", link,
 			fmt.Sprintf("http://%s/health", at)}
 	}
-	for _, own := range x.own(t, 0) {
+	for _, own := range x.addresses(t, 0) {
 		to := world.OfFamily(world.Addresses(dns), own)
 		world.MustInPod(t, other, "ping", "-c1", "-w10", to.String())
 		world.MustInPod(t, other, via("eth0", netip.AddrPortFrom(to, health))...)

@@ -25,7 +25,7 @@ func TestPrimaryNetwork_PartsOfItsSubnet(t *testing.T) {
 	x := tenantWith(t, "{topology: Layer2, layer2: {role: Primary, subnets: [10.59.0.0/24], infrastructureSubnets: [10.59.0.64/30], reservedSubnets: [10.59.0.0/26]}}")
 	target := world.OfFamily(world.NodeAddresses(t, outside), netip.MustParseAddr("10.0.0.1"))
 	for i, pod := range x.pods {
-		if own := x.own(t, i)[0]; netip.MustParsePrefix("10.59.0.0/26").Contains(own) || netip.MustParsePrefix("10.59.0.64/30").Contains(own) {
+		if own := x.addresses(t, i)[0]; netip.MustParsePrefix("10.59.0.0/26").Contains(own) || netip.MustParsePrefix("10.59.0.64/30").Contains(own) {
 			t.Errorf("pod %s has %s without a request", pod.Name, own)
 		}
 		if routes := world.MustInPod(t, pod, "ip", "-4", "route", "show", "default"); !strings.HasPrefix(routes,

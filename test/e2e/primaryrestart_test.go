@@ -47,7 +47,7 @@ func restarted(t *testing.T, tenants []tenant) {
 	balanced()
 	flows := map[string]*flow{}
 	for i, x := range tenants {
-		own := x.own(t, 0)[0]
+		own := x.addresses(t, 0)[0]
 		for name, target := range map[string]netip.AddrPort{
 			"a pod":            netip.AddrPortFrom(own, world.EchoPort),
 			"a service":        netip.AddrPortFrom(world.OfFamily(world.ClusterAddresses(x.web), own), world.ServicePort),

@@ -29,7 +29,7 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 			}
 			spec := []string{"layer3: {role: Primary, subnets: [{cidr: " + subnet + "}]}", "layer2: {role: Primary, subnets: [" + subnet + "]}"}[i]
 			x := tenantWith(t, "{topology: "+topology+", "+spec+"}")
-			client := world.OfFamily(own, x.own(t, 0)[0])
+			client := world.OfFamily(own, x.addresses(t, 0)[0])
 			each := func(port func(j int) int32, check func(node, network, address string)) {
 				for _, node := range nodes[:3] {
 					for j, network := range []string{"tcp", "udp"} {
@@ -91,7 +91,7 @@ func (x tenant) anyNodePort(t *testing.T, some []string) world.Attempt {
 	t.Helper()
 	ask := []string{"probe", "reach"}
 	for _, node := range some {
-		for _, own := range x.own(t, 0) {
+		for _, own := range x.addresses(t, 0) {
 			at := world.OfFamily(world.NodeAddresses(t, node), own)
 			for j, network := range []string{"tcp", "udp"} {
 				ask = append(ask, network+":"+netip.AddrPortFrom(at, uint16(x.web.Spec.Ports[j].NodePort)).String())
@@ -111,7 +111,7 @@ func (x tenant) anyNodePort(t *testing.T, some []string) world.Attempt {
 func (x tenant) nodePorts(t *testing.T, some []string, others ...*corev1.Pod) {
 	t.Helper()
 	for _, node := range some {
-		for _, own := range x.own(t, 0) {
+		for _, own := range x.addresses(t, 0) {
 			at := world.OfFamily(world.NodeAddresses(t, node), own)
 			for j, network := range []string{"tcp", "udp"} {
 				address := netip.AddrPortFrom(at, uint16(x.web.Spec.Ports[j].NodePort)).String()
@@ -135,7 +135,7 @@ func (x tenant) nodePorts(t *testing.T, some []string, others ...*corev1.Pod) {
 func (x tenant) asksNodePorts(t *testing.T, web *corev1.Service) {
 	t.Helper()
 	for _, node := range nodes[:3] {
-		for _, own := range x.own(t, 0) {
+		for _, own := range x.addresses(t, 0) {
 			at := world.OfFamily(world.NodeAddresses(t, node), own)
 			for j, network := range []string{"tcp", "udp"} {
 				world.MustInPod(t, x.pods[0], "probe", "dial", network,
@@ -154,7 +154,7 @@ func (x tenant) asksNodePorts(t *testing.T, web *corev1.Service) {
 // host and pods have answers there, and none at the address beside. Networks that exist at once have different numbers.
 func (x tenant) balanced(t *testing.T, number int) (check func()) {
 	t.Helper()
-	client := world.OfFamily(world.NodeAddresses(t, outside), x.own(t, 0)[0])
+	client := world.OfFamily(world.NodeAddresses(t, outside), x.addresses(t, 0)[0])
 	base, addr := "203.0.113.64/26", [3]string{}
 	for i := range addr {
 		if addr[i] = fmt.Sprintf("203.0.113.%d", 64+8*number+i); client.Is6() {

@@ -73,7 +73,7 @@ func startPrometheus(t *testing.T) *scraper {
 		}
 	})
 	world.Eventually(t, time.Minute, "Prometheus answers", func() (bool, string) {
-		_, err := p.ask("/-/ready")
+		_, err := p.read("/-/ready")
 		return err == nil, fmt.Sprint(err)
 	})
 	return p
@@ -182,8 +182,8 @@ func connect(w http.ResponseWriter, r *http.Request) {
 	_ = cmd.Wait()
 }
 
-// ask gets a path of Prometheus' API.
-func (p *scraper) ask(path string) ([]byte, error) {
+// read gets a path of Prometheus' API.
+func (p *scraper) read(path string) ([]byte, error) {
 	client := http.Client{Timeout: 20 * time.Second}
 	response, err := client.Get("http://" + p.address + path)
 	if err != nil {

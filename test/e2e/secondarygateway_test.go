@@ -92,7 +92,7 @@ func TestSecondaryNetwork_GatewayLeadsOut(t *testing.T) {
 			return err == nil && seen[name+"-1"] && seen[name+"-2"], fmt.Sprint(got, err, seen)
 		})
 		world.FromPod(pods[0]).Answered(t, "udp", services[name])
-		unanswered(t, pods[0], world.Addresses(plain)[0].String())
+		world.FromPod(pods[0]).Unanswered(t, world.Addresses(plain)[0].String())
 		dial := func(from *corev1.Pod) world.Attempt {
 			return world.FromPod(from).Tries("probe", "dial", "tcp", services[name])
 		}

@@ -56,13 +56,11 @@ type leaving struct {
 func (l leaving) check(t *testing.T) {
 	ns := world.Namespace(t)
 	web := world.Service(t, ns, nil)
-	first, from := world.Pod(ns, "first", nodes[2], world.Behind("web")), world.Shared(t).Clients[1]
-	first.Labels["kept"] = "yes"
+	first := world.Pod(ns, "first", nodes[2], world.Behind("web"), world.Labels(map[string]string{"kept": "yes"}))
+	from := world.Shared(t).Clients[1]
 	pods := []*corev1.Pod{first}
 	if l.other != "" {
-		second := world.Pod(ns, l.other, nodes[0], world.Behind("web"))
-		second.Labels["app"] = "waits"
-		pods = append(pods, second)
+		pods = append(pods, world.Pod(ns, l.other, nodes[0], world.Behind("waits")))
 	}
 	world.Run(t, pods...)
 	kept := world.Service(t, ns, func(spec *corev1.ServiceSpec) { spec.Selector = map[string]string{"kept": "yes"} })

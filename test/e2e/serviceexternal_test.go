@@ -36,6 +36,7 @@ func externalAddresses(t *testing.T, w *world.World) *world.Row {
 		beside := world.SpotsAt([]netip.Addr{netip.MustParseAddr("203.0.113.9")}, world.ServicePort, nil, nil)
 		return append(found(spots, w.Clients[1]), world.Finding{From: w.External, Spots: append(spots, beside...)})
 	})
+	r.Repeats = true
 	return r.row()
 }
 
@@ -76,6 +77,7 @@ func sourceRanges(t *testing.T, w *world.World) *world.Row {
 	r.then(nil, finds(servers))
 	r.then(limit("198.51.100.0/24", "2001:db8:9::/64"), finds(nil))
 	r.then(limit(), finds(servers))
+	r.Repeats = true
 	return r.row()
 }
 

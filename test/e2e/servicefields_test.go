@@ -161,7 +161,7 @@ func endpointEnds(t *testing.T, end func(*testing.T, *corev1.Pod)) {
 	for _, c := range clients {
 		c.Finds(t, of(witness, c, kept))
 		c.Finds(t, spots(c, names))
-		stops = append(stops, c.KeepsAsking(t, spots(c, names)))
+		stops = append(stops, world.KeepAsking(t, c, spots(c, names)))
 	}
 	end(t, pods[2])
 	awaitWithout(t, web, world.Addresses(pods[2]))
@@ -176,7 +176,7 @@ func endpointEnds(t *testing.T, end func(*testing.T, *corev1.Pod)) {
 		awaitWithout(t, web, world.Addresses(pod))
 	}
 	for _, c := range clients {
-		if wrong := c.Mismatches(5, true, spots(c, nil)); wrong != "" {
+		if wrong := world.Mismatches(c, 5, true, spots(c, nil)); wrong != "" {
 			t.Errorf("without endpoints %s finds\n%s", c.Name, wrong)
 		}
 	}

@@ -24,7 +24,7 @@ func (h hostPorts) pod(name string, ports ...corev1.ContainerPort) *corev1.Pod {
 	return world.Pod(h.ns, name, nodes[1], world.Named(), world.HostPorts(ports...))
 }
 
-// port is a host port for TCP and UDP, at some addresses of the node or, without such, at all.
+// hostPort is a host port for TCP and UDP, at some addresses of the node or, without such, at all.
 func hostPort(number int32, addrs ...netip.Addr) (ports []corev1.ContainerPort) {
 	if len(addrs) == 0 {
 		addrs = []netip.Addr{{}}
@@ -66,11 +66,12 @@ func TestHostPort_AnswersItsClients(t *testing.T) {
 // and of another one.
 func (h hostPorts) all(t *testing.T) (*world.Row, []*corev1.Pod) {
 	const number = 29998
-	row := &world.Row{Name: "outside, nodes, and pods of each node", States: []world.State{{Finds: func() []world.Finding {
-		spots := world.SpotsAt(h.own, number, []string{"all"}, nil)
-		return append(found(spots, h.w.Clients[1], h.w.Clients[2]), world.Finding{From: h.w.Machines[1], Spots: spots},
-			world.Finding{From: h.w.External, Spots: world.SpotsAt(h.own, number, []string{"all"}, h.w.External.Addresses(t))})
-	}}}}
+	row := &world.Row{Name: "outside, nodes, and pods of each node", Repeats: true,
+		States: []world.State{{Finds: func() []world.Finding {
+			spots := world.SpotsAt(h.own, number, []string{"all"}, nil)
+			return append(found(spots, h.w.Clients[1], h.w.Clients[2]), world.Finding{From: h.w.Machines[1], Spots: spots},
+				world.Finding{From: h.w.External, Spots: world.SpotsAt(h.own, number, []string{"all"}, h.w.External.Addresses(t))})
+		}}}}
 	row.Gone(func(t *testing.T) { world.DeletePod(t, h.ns, "all") })
 	return row, []*corev1.Pod{h.pod("all", hostPort(number)...)}
 }
@@ -172,19 +173,20 @@ func TestHostPort_SCTPAssociationBegins(t *testing.T) {
 	const number = 29993
 	w := world.Shared(t)
 	h := hostPorts{w: w, ns: world.Namespace(t), own: w.Machines[1].Addresses(t)}
-	row := &world.Row{Name: "from outside and another node", States: []world.State{{Finds: func() []world.Finding {
-		spots := func(seen []netip.Addr) (all []world.Spot) {
-			for _, addr := range h.own {
-				all = append(all, world.Spot{
-					Target: "sctp:" + netip.AddrPortFrom(addr, number).String(), Servers: []string{"sctp"}, Seen: world.OfFamily(seen,
-						addr),
-				})
+	row := &world.Row{Name: "from outside and another node", Repeats: true,
+		States: []world.State{{Finds: func() []world.Finding {
+			spots := func(seen []netip.Addr) (all []world.Spot) {
+				for _, addr := range h.own {
+					all = append(all, world.Spot{
+						Target: "sctp:" + netip.AddrPortFrom(addr, number).String(), Servers: []string{"sctp"}, Seen: world.OfFamily(seen,
+							addr),
+					})
+				}
+				return all
 			}
-			return all
-		}
-		return append(found(spots(nil), h.w.Clients[2]),
-			world.Finding{From: h.w.External, Spots: spots(h.w.External.Addresses(t))})
-	}}}}
+			return append(found(spots(nil), h.w.Clients[2]),
+				world.Finding{From: h.w.External, Spots: spots(h.w.External.Addresses(t))})
+		}}}}
 	row.Gone(func(t *testing.T) { world.DeletePod(t, h.ns, "sctp") })
 	pod := h.pod("sctp", corev1.ContainerPort{HostPort: number, Protocol: corev1.ProtocolSCTP})
 	pod.Spec.Containers[0].Command[1] = "serve-sctp"

@@ -208,7 +208,7 @@ func TestService_EachClientReachesEachAddress(t *testing.T) {
 			gone[i].Servers = nil
 		}
 		world.Eventually(t, world.ServiceWithin, c.Name+" gets no answer", func() (bool, string) {
-			wrong := c.Mismatches(1, true, gone)
+			wrong := world.Mismatches(c, 1, true, gone)
 			return wrong == "", wrong
 		})
 	}

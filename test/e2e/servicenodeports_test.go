@@ -42,6 +42,7 @@ func externalPolicies(t *testing.T, w *world.World) *world.Row {
 	r.then(nil, finds([][]string{both, both, both}, nil))
 	r.then(func(spec *corev1.ServiceSpec) { spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyLocal },
 		finds([][]string{{"server-0"}, {"server-1"}, nil}, own))
+	r.Repeats = true
 	return r.row()
 }
 
@@ -71,6 +72,7 @@ func podsAtNodePorts(t *testing.T, w *world.World) *world.Row {
 		}
 		return all
 	})
+	r.Repeats = true
 	return r.row()
 }
 
@@ -91,6 +93,7 @@ func comingAndGoing(t *testing.T, w *world.World) *world.Row {
 	r.then(selecting("last", "yes"), finds("server-1", "server-2"))
 	r.then(selecting("server", "server-2"), finds("server-2"))
 	r.then(selecting("server", "server-0"), finds("server-0"))
+	r.Repeats = true
 	return r.row()
 }
 
@@ -122,6 +125,7 @@ func typeInPlace(t *testing.T, w *world.World) *world.Row {
 			return !strings.Contains(left, "NODEIP"), left
 		})
 	}
+	r.Repeats = true
 	return r.row()
 }
 
@@ -147,5 +151,6 @@ func TestService_SCTPAssociationBegins(t *testing.T) {
 		}
 		return append(found(inside, w.Clients...), world.Finding{From: w.External, Spots: outside})
 	})
+	r.Repeats = true
 	world.Check(t, r.row())
 }

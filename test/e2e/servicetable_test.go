@@ -160,6 +160,7 @@ func comingEndpoint(t *testing.T, w *world.World) *world.Row {
 		return found(r.atCluster([]string{"server-2"}, nil),
 			w.Clients[1])
 	})
+	r.Repeats = true
 	return r.row()
 }
 

@@ -83,8 +83,8 @@ func (s *smart) sends(t *testing.T, from, to string) (stop func()) {
 	return func() { world.MustOnNode(t, smartNode, "pkill", "-x", "iperf3") }
 }
 
-// own says of a stream whether it is the one from a to b. Its flows match no port, for no policy asks for one.
-func (s *smart) own(stream ways.Stream) bool {
+// isFromAToB says of a stream whether it is the one from a to b. Its flows match no port, for no policy asks for one.
+func (s *smart) isFromAToB(stream ways.Stream) bool {
 	return stream.From == "pod/"+s.ns+"/a" && stream.To == "pod/"+s.ns+"/b" && stream.Protocol == "tcp"
 }
 
@@ -93,13 +93,13 @@ func isAt(p, want offload.Placement) bool { return p.Place == want.Place && p.Re
 
 func (s *smart) flowsSay(t *testing.T, at offload.Placement) (bool, any) {
 	a, _ := kubectlOffloadJSON[says.Streams](t, "flows", "--pod", "a", "-n", s.ns)
-	return slices.ContainsFunc(a.Streams, func(f ways.Stream) bool { return s.own(f) && isAt(f.Placed, at) }), a
+	return slices.ContainsFunc(a.Streams, func(f ways.Stream) bool { return s.isFromAToB(f) && isAt(f.Placed, at) }), a
 }
 
 func (s *smart) podSays(t *testing.T, at offload.Placement) (bool, any) {
 	e, _ := kubectlOffloadJSON[says.PodExplained](t, "explain", "pod/a", "--to", "pod/b", "-n", s.ns)
 	isVF := len(e.VFs) == 1 && e.VFs[0].PF == ownNIC
-	streams := slices.ContainsFunc(e.Streams, func(f ways.Stream) bool { return s.own(f) && isAt(f.Placed, at) })
+	streams := slices.ContainsFunc(e.Streams, func(f ways.Stream) bool { return s.isFromAToB(f) && isAt(f.Placed, at) })
 	isOff := slices.ContainsFunc(e.Problems, func(p says.Problem) bool { return p.See == string(offload.ReasonOff) })
 	advised := slices.ContainsFunc(e.Advice, func(a says.Advice) bool { return a.Obstacles[0].Reason == offload.ReasonOff })
 	hardware := at.Place == offload.Hardware

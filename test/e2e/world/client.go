@@ -3,12 +3,9 @@
 package world
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
-	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -112,182 +109,68 @@ func (c Client) Refused(t *testing.T, network, address string) {
 	})
 }
 
-// Silent waits until an address answers no longer.
-func (c Client) Silent(t *testing.T, network, address string) {
-	t.Helper()
-	Eventually(t, ServiceWithin, network+" "+address+" answers "+c.Name+" no longer", func() (bool, string) {
-		got, err := c.Ask(network, address)
-		return err != nil, got.Server
-	})
-}
-
 // Reached lists those of some targets (tcp|udp|sctp:ADDRESS:PORT) that answer, tried at once.
 func (c Client) Reached(targets ...string) ([]string, error) {
 	out, err := c.run(append([]string{"probe", "reach"}, targets...)...)
 	return strings.Fields(out), err
 }
 
-// Counted has how often each answer came from a target. Without a server, Seen says what became of the attempt.
-type Counted map[Answer]int
-
-// Count asks all targets at once, each so many times, and waits some seconds for each answer.
-func (c Client) Count(times, seconds int, targets []string) (map[string]Counted, error) {
-	out, err := c.run(append([]string{"probe", "count", fmt.Sprint(times), fmt.Sprint(seconds)}, targets...)...)
-	all := map[string]Counted{}
-	for line := range strings.Lines(out) {
-		target, rest, _ := strings.Cut(line, " ")
-		times, said, _ := strings.Cut(strings.TrimSpace(rest), " ")
-		n, err := strconv.Atoi(times)
-		if err != nil {
-			return nil, fmt.Errorf("%q: %w", line, err)
-		}
-		got := Answer{Seen: said}
-		if !strings.HasPrefix(said, "lost ") {
-			if got, err = ReadAnswer(said, nil); err != nil {
-				return nil, err
-			}
-		}
-		if all[target] == nil {
-			all[target] = Counted{}
-		}
-		all[target][got] += n
-	}
-	return all, err
-}
-
-// Spot is a target (tcp|udp|sctp:ADDRESS:PORT), and what a client is to find there.
-type Spot struct {
-	Target string
-	// Servers are those that answer; none for silence.
-	Servers []string
-	// Seen is the client's address that they see; the zero one: any.
-	Seen netip.Addr
-	// Refuses is for a target without servers that refuses at once, and not by silence.
-	Refuses bool
-}
-
-// SpotsAt are those at some addresses with a port, for TCP and UDP. Servers see that address of a client that has the
-// family of their own.
-func SpotsAt(addrs []netip.Addr, port uint16, servers []string, seen []netip.Addr) []Spot {
-	var out []Spot
-	for _, addr := range addrs {
-		for _, network := range []string{"tcp", "udp"} {
-			out = append(out, Spot{Target: network + ":" + netip.AddrPortFrom(addr, port).String(), Servers: servers,
-				Seen: OfFamily(seen, addr)})
-		}
-	}
-	return out
-}
-
-// Wrong says what is not as it is to be of some answers: each of so many attempts has one. With some, attempts may have
-// failed and servers be missing, but for one.
-func (s Spot) Wrong(got Counted, times int, some bool) string {
-	servers := map[string]bool{}
-	n := 0
-	for answer, times := range got {
-		if answer.Server == "" {
-			if s.Refuses && !strings.Contains(answer.Seen, "refused") {
-				return fmt.Sprintf("%s: %v; want a refusal", s.Target, got)
-			}
-			continue
-		}
-		servers[answer.Server] = true
-		n += times
-		if s.Seen.IsValid() && answer.Seen != s.Seen.String() || !slices.Contains(s.Servers, answer.Server) {
-			return fmt.Sprintf("%s: %v; want %v, who see %v", s.Target, got, s.Servers, s.Seen)
-		}
-	}
-	if len(s.Servers) > 0 && n < times || !some && len(servers) < len(s.Servers) {
-		return fmt.Sprintf("%s, asked %d times: %v; want %v", s.Target, times, got, s.Servers)
-	}
-	return ""
-}
-
-// waitSeconds is how long a client waits that is to have an answer: TCP repeats a first packet after one and three.
-const waitSeconds = 4
-
-// secondsFor is how long a client waits for an answer.
-func secondsFor(some bool) int {
-	if some {
-		return 1
-	}
-	return waitSeconds
-}
-
-// Mismatches asks all spots so many times each, and says what is not as it is to be. With some, it is as for Wrong and
-// the client waits a second, so that the caller can ask again; without, the client waits patiently.
-func (c Client) Mismatches(times int, some bool, spots []Spot) string {
-	var targets, wrong []string
-	for _, s := range spots {
-		targets = append(targets, s.Target)
-	}
-	got, err := c.Count(times, secondsFor(some), targets)
-	if err != nil {
-		return err.Error()
-	}
-	for _, s := range spots {
-		if w := s.Wrong(got[s.Target], times, some); w != "" {
-			wrong = append(wrong, w)
-		}
-	}
-	return strings.Join(wrong, "\n")
-}
-
-// oftenEnough: of three servers one is missing by chance once in four million.
-const oftenEnough = 40
-
-// Finds waits until all spots are as they are to be, and then wants each server at those of several, and no loss.
-func (c Client) Finds(t *testing.T, spots []Spot) {
+// AnsweredBy waits until the pod of a name answers at an address, at EchoPort.
+func (c Client) AnsweredBy(t *testing.T, to, name string) {
 	t.Helper()
-	Eventually(t, ServiceWithin, c.Name+" finds services as they are to be", func() (bool, string) {
-		wrong := c.Mismatches(1, true, spots)
-		return wrong == "", wrong
+	Eventually(t, Soon, name+" answers at "+to, func() (bool, string) {
+		out, err := c.run("probe", "dial", "tcp", echoAt(to))
+		return err == nil && strings.HasSuffix(strings.TrimSpace(out), " "+name), out
 	})
-	groups := map[int][]Spot{} // by how many servers, as far as it matters
-	for _, s := range spots {
-		n := min(len(s.Servers), 2)
-		groups[n] = append(groups[n], s)
-	}
-	for n, spots := range groups {
-		if wrong := c.Mismatches([]int{2, 2, oftenEnough}[n], n == 0, spots); wrong != "" {
-			t.Errorf("%s finds\n%s", c.Name, wrong)
-		}
-	}
 }
 
-// FindsBeside asks so many times without one loss, while a witness asks as often. Where the witness has a loss the
-// machine may have lost the others, and both ask again. Answers of other servers, and refusals, are not the machine's.
-func (c Client) FindsBeside(t *testing.T, times int, spots, witness []Spot) {
+// AnsweredOnceBy wants the pod of a name to answer at an address, at EchoPort, when the client asks once, patiently.
+func (c Client) AnsweredOnceBy(t *testing.T, to, name string) {
 	t.Helper()
-	for range 5 {
-		var beside string
-		var both sync.WaitGroup
-		both.Go(func() { beside = c.Mismatches(times, false, witness) })
-		wrong := c.Mismatches(times, false, spots)
-		both.Wait()
-		if wrong == "" {
-			return
-		}
-		if beside == "" || strings.Contains(wrong, "who see") || strings.Contains(wrong, "refused") {
-			t.Errorf("%s finds\n%s", c.Name, wrong)
-			return
-		}
-		t.Logf("once more, for the witness finds\n%s", beside)
+	out, err := c.run(Patiently([]string{"probe", "dial", "tcp", echoAt(to)})...)
+	if err != nil {
+		t.Fatalf("%s asks %s: %v: %s", c.Name, to, err, out)
 	}
-	t.Errorf("%s: the machine is too busy to tell", c.Name)
+	if got := strings.TrimSpace(out); !strings.HasSuffix(got, " "+name) {
+		t.Errorf("%s asks %s: %q, want an answer of %s", c.Name, to, got, name)
+	}
 }
 
-// KeepsAsking begins connections until stop, or the end of the test.
-func (c Client) KeepsAsking(t *testing.T, spots []Spot) (stop func()) {
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		for ctx.Err() == nil {
-			c.Mismatches(5, true, spots)
+// Unanswered wants no answer at an address, at EchoPort: for none of three connections that begin one after another,
+// because a busy machine loses some packets.
+func (c Client) Unanswered(t *testing.T, to string) {
+	t.Helper()
+	const thrice = `for i in 1 2 3; do probe dial tcp "$1" 2>/dev/null & sleep 0.3; done; wait`
+	if out, err := c.run("sh", "-c", thrice, "sh", echoAt(to)); err != nil || out != "" {
+		t.Errorf("%s asks %s, where no pod is to answer: %s %v", c.Name, to, out, err)
+	}
+}
+
+// ReachesOn wants answers of an address to pings by an interface, and at EchoPort.
+func (c Client) ReachesOn(t *testing.T, via string, to netip.Addr) {
+	t.Helper()
+	for _, command := range [][]string{
+		{"ping", "-c1", "-w10", "-I", via, to.String()}, Patiently([]string{"probe", "dial", "tcp", echoAt(to.String())}),
+	} {
+		if out, err := c.run(command...); err != nil {
+			t.Fatalf("%v of %s: %v: %s", command, c.Name, err, out)
 		}
-	}()
-	stop = func() { cancel(); <-done }
-	t.Cleanup(stop)
-	return stop
+	}
+}
+
+// SilentOn wants no answer of an address to pings by an interface, at a moment at which a witness answers: options of
+// ping, and its address.
+func SilentOn(t *testing.T, c Client, via string, to netip.Addr, witness ...string) {
+	t.Helper()
+	c.PingsFail(t, []string{"-I", via, to.String()}, append([]string{"-I"}, witness...))
+}
+
+func echoAt(to string) string { return netip.AddrPortFrom(netip.MustParseAddr(to), EchoPort).String() }
+
+// PingsFail wants pings to an address to have no answer while those to another address have one. Both are the last
+// arguments of ping, with options before them.
+func (c Client) PingsFail(t *testing.T, forbidden, witness []string) {
+	t.Helper()
+	FailsBeside(t, c.Name+" has an answer of "+forbidden[len(forbidden)-1],
+		c.Tries(Pings(forbidden)...), c.Tries(Pings(witness)...))
 }

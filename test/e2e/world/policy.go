@@ -5,8 +5,6 @@ package world
 import (
 	"fmt"
 	"net/netip"
-	"strings"
-	"sync"
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
@@ -64,48 +62,27 @@ func AllowPods(app string, from ...string) networkingv1.NetworkPolicySpec {
 // reached, and then both looks are repeated.
 func Reaches(t *testing.T, from *corev1.Pod, want bool, targets ...netip.AddrPort) {
 	t.Helper()
-	AllReach(t, []*corev1.Pod{from}, want, targets...)
-}
-
-// AllReach is Reaches for several pods, which look at the same time.
-func AllReach(t *testing.T, clients []*corev1.Pod, want bool, targets ...netip.AddrPort) {
-	t.Helper()
 	var words []string
 	for _, target := range targets {
 		words = append(words, "tcp:"+target.String(), "udp:"+target.String())
 	}
+	look := func() (ok bool, answers int, seen string) {
+		got, err := FromPod(from).Reached(words...)
+		return err == nil && len(got) == map[bool]int{true: len(words)}[want], len(got),
+			fmt.Sprintf("%s/%s on %s reaches %q: %v", from.Namespace, from.Name, from.Spec.NodeName, got, err)
+	}
 	Eventually(t, PolicyWithin, fmt.Sprintf("reachable: %t", want), func() (bool, string) {
-		ok, _, seen := allReach(clients, want, words)
+		ok, _, seen := look()
 		if ok && !want { // a busy machine, too, answers nothing for a second
-			ok, _, seen = allReach(clients, want, words)
+			ok, _, seen = look()
 		}
 		if !ok {
 			return false, seen
 		}
-		ok, answers, seen := allReach(clients, want, words)
+		ok, answers, seen := look()
 		if !want && answers > 0 {
 			t.Errorf("it changed again: %s", seen)
 		}
 		return ok, seen
 	})
-}
-
-// allReach has clients ask all targets once. It says whether all, or none, have answered each client, how many answers
-// there are, and what clients see that is not so.
-func allReach(clients []*corev1.Pod, want bool, words []string) (ok bool, answers int, seen string) {
-	got, failed := make([][]string, len(clients)), make([]error, len(clients))
-	var looks sync.WaitGroup
-	for i, from := range clients {
-		looks.Go(func() { got[i], failed[i] = FromPod(from).Reached(words...) })
-	}
-	looks.Wait()
-	var lines []string
-	for i, from := range clients {
-		answers += len(got[i])
-		if failed[i] != nil || len(got[i]) != map[bool]int{true: len(words)}[want] {
-			lines = append(lines, fmt.Sprintf("%s/%s on %s reaches %q: %v", from.Namespace, from.Name, from.Spec.NodeName,
-				got[i], failed[i]))
-		}
-	}
-	return len(lines) == 0, answers, strings.Join(lines, "; ")
 }

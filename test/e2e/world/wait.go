@@ -7,8 +7,6 @@ import (
 	"sync"
 	"testing"
 	"time"
-
-	corev1 "k8s.io/api/core/v1"
 )
 
 const (
@@ -84,15 +82,6 @@ func FailsBeside(t *testing.T, what string, forbidden, witness Attempt) {
 		}
 		return err == nil || silent == nil, seen
 	})
-}
-
-// PingsFail wants pings of a pod to an address to have no answer while those to another address have one. Both are the
-// last arguments of ping, with options before them.
-func PingsFail(t *testing.T, from *corev1.Pod, forbidden, witness []string) {
-	t.Helper()
-	c := FromPod(from)
-	FailsBeside(t, from.Name+" has an answer of "+forbidden[len(forbidden)-1], c.Tries(Pings(forbidden)...),
-		c.Tries(Pings(witness)...))
 }
 
 // Pings is a command of three pings, of which one has to be answered within a second.
