@@ -83,7 +83,11 @@ func (s Spot) Wrong(got Counted, times int, some bool) string {
 		servers[answer.Server] = true
 		n += times
 		if s.Seen.IsValid() && answer.Seen != s.Seen.String() || !slices.Contains(s.Servers, answer.Server) {
-			return fmt.Sprintf("%s: %v; want %v, %s %v", s.Target, got, s.Servers, wrongAnswer, s.Seen)
+			seen := "any client"
+			if s.Seen.IsValid() {
+				seen = s.Seen.String()
+			}
+			return fmt.Sprintf("%s: %v; want %v, %s %s", s.Target, got, s.Servers, wrongAnswer, seen)
 		}
 	}
 	if len(s.Servers) > 0 && n < times || !some && len(servers) < len(s.Servers) {
