@@ -16,6 +16,7 @@ func portable() []func(*testing.T) {
 	return []func(*testing.T){
 		TestPod_ReachesEveryPod, TestPod_UnusedPortDoesNotAnswer, TestNode_ReachesItsPods, TestPod_ReachesOutsideAsItsNode,
 		TestPod_ReachesOwnAndOtherNodes, TestDNS_PodResolvesServiceNames, TestNetworkPolicy_AllowsItsPeersOnly,
+		TestNetworkPolicy_HoldsForServices,
 		TestNetworkPolicy_NewPodIsNeverOpen, TestNetworkPolicy_StopsRunningStreams, TestNetworkPolicy_StopsStreamsOfServer,
 		TestService_AnswersAtItsOwnAddress, TestService_AnswersAtNodePorts, TestHostPort_AnswersItsClients,
 	}

@@ -15,19 +15,33 @@ import (
 	"github.com/ovn-offload/ovn-offload/test/e2e/world"
 )
 
-// TestNetworkPolicy_AllowsItsPeersOnly: what clients reach while policies come, change and go. The clients are pods of
-// the shared world; each row has the pods that its policies select in a namespace of its own.
-func TestNetworkPolicy_AllowsItsPeersOnly(t *testing.T) {
-	world.Test(t, world.Policies, world.Core)
+// policyRow describes a row, and the pods that its policies select, which are in a namespace of its own.
+type policyRow func(*testing.T, *world.World) (*world.Row, []*corev1.Pod)
+
+// checkPolicies makes the pods of all rows at once, and has pods of the shared world ask them.
+func checkPolicies(t *testing.T, rows ...policyRow) {
+	t.Helper()
 	w := world.Shared(t)
-	rows, pods := []*world.Row{}, []*corev1.Pod{}
-	for _, row := range []func(*testing.T, *world.World) (*world.Row, []*corev1.Pod){isolatedNamespace, heldService,
-		ownNode, onlyEndpoint} {
-		made, of := row(t, w)
-		rows, pods = append(rows, made), append(pods, of...)
+	var all []*world.Row
+	var pods []*corev1.Pod
+	for _, describe := range rows {
+		row, of := describe(t, w)
+		all, pods = append(all, row), append(pods, of...)
 	}
 	world.Run(t, pods...)
-	world.Check(t, rows...)
+	world.Check(t, all...)
+}
+
+// TestNetworkPolicy_AllowsItsPeersOnly: what clients reach while policies come, change and go.
+func TestNetworkPolicy_AllowsItsPeersOnly(t *testing.T) {
+	world.Test(t, world.Policies, world.Core)
+	checkPolicies(t, isolatedNamespace, ownNode)
+}
+
+// TestNetworkPolicy_HoldsForServices: what clients reach by services whose pods policies select.
+func TestNetworkPolicy_HoldsForServices(t *testing.T) {
+	world.Test(t, world.Policies, world.Core)
+	checkPolicies(t, heldService, onlyEndpoint)
 }
 
 // byTCP leaves out the spots of other protocols.

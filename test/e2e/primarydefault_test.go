@@ -30,11 +30,14 @@ func reachable(c world.Client, addrs []netip.Addr) (string, error) {
 	return fmt.Sprintf("tcp=%d udp=%d icmp=%d", strings.Count(out, "tcp"), strings.Count(out, "udp"), strings.Count(out, "icmp")), err
 }
 
-// reaches waits until of each address of a list some answer.
-func reaches(t *testing.T, c world.Client, addrs []netip.Addr, tcp, udp, icmp int) {
+// answers says by which protocols an address answers: 1 for each.
+type answers struct{ tcp, udp, icmp int }
+
+// reaches waits until each address of a list answers so.
+func reaches(t *testing.T, c world.Client, addrs []netip.Addr, some answers) {
 	t.Helper()
 	n := len(addrs)
-	want := fmt.Sprintf("tcp=%d udp=%d icmp=%d", tcp*n, udp*n, icmp*n)
+	want := fmt.Sprintf("tcp=%d udp=%d icmp=%d", some.tcp*n, some.udp*n, some.icmp*n)
 	world.Eventually(t, world.PolicyWithin, fmt.Sprintf("%s reaches %s of %v", c.Name, want, addrs), func() (bool, string) {
 		got, err := reachable(c, addrs)
 		return got == want, fmt.Sprint(got, err)
@@ -50,9 +53,9 @@ func (x tenant) locked(t *testing.T, other *corev1.Pod) {
 		clients[pod.Name] = world.FromPod(pod)
 	}
 	own := world.Addresses(a)
-	reaches(t, clients[x.pods[1].Name], x.addresses(t, 0), 1, 1, 1)
-	reaches(t, world.FromNode(a.Spec.NodeName), own, 1, 1, 1)
-	reaches(t, world.FromNode(nodes[0]), world.Addresses(other), 1, 1, 1)
+	reaches(t, clients[x.pods[1].Name], x.addresses(t, 0), answers{1, 1, 1})
+	reaches(t, world.FromNode(a.Spec.NodeName), own, answers{1, 1, 1})
+	reaches(t, world.FromNode(nodes[0]), world.Addresses(other), answers{1, 1, 1})
 	for _, c := range []world.Client{clients[other.Name], world.FromNode(nodes[0]), world.FromNode(other.Spec.NodeName)} {
 		if got, err := reachable(c, append(own, x.addresses(t, 0)...)); got != "tcp=0 udp=0 icmp=0" {
 			t.Errorf("%s reaches %s of %s: %v", c.Name, got, a.Name, err)
@@ -116,10 +119,10 @@ func (x tenant) opens(t *testing.T, other *corev1.Pod) {
 		if _, err := cluster.client.CoreV1().Pods(x.ns).Patch(t.Context(), a.Name, types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		reaches(t, from, world.Addresses(a), tcp, udp, icmp)
+		reaches(t, from, world.Addresses(a), answers{tcp, udp, icmp})
 	}
 	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d}]"`, world.EchoPort), 1, 1, 0)
-	reaches(t, node, world.Addresses(a), 1, 1, 0)
+	reaches(t, node, world.Addresses(a), answers{1, 1, 0})
 	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %d}, {protocol: icmp}]"`, world.EchoPort+1,
 		world.EchoPort), 0, 1, 1)
 	open(fmt.Sprintf(`"[{protocol: tcp, port: %d}, {protocol: udp, port: %[1]d"`, world.EchoPort), 0, 0, 0)
