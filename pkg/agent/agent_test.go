@@ -53,8 +53,8 @@ func TestAgent_IsWiredForEachMode(t *testing.T) {
 				}
 				return
 			}
-			if err != nil {
-				t.Fatal(err)
+			if a == nil || err != nil {
+				t.Fatalf("made %T with error %v", a, err)
 			}
 			if problem := p.ready.problem(); problem == nil || !strings.Contains(problem.Error(), "not set up yet") {
 				t.Errorf("before it runs it has the problem: %v", problem)
