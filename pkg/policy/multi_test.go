@@ -211,3 +211,25 @@ func TestMultiNetworkPolicy_UnreadableIsolates(t *testing.T) {
 		t.Errorf("policy %+v", policy)
 	}
 }
+
+// TestPolicies_NetworksOfFollowThePolicies: a network is named while a policy of the object is in force there.
+func TestPolicies_NetworksOfFollowThePolicies(t *testing.T) {
+	p, object := newPolicies(), contract.NetworkPolicyOwner("d", "web")
+	for _, step := range []struct {
+		network string
+		policy  *Policy
+		want    []string
+	}{
+		{"d/blue", &Policy{}, []string{"d/blue"}},
+		{"", &Policy{}, []string{"", "d/blue"}},
+		{"d/green", &Policy{}, []string{"", "d/blue", "d/green"}},
+		{"d/blue", nil, []string{"", "d/green"}},
+		{"", nil, []string{"d/green"}},
+		{"d/green", nil, nil},
+	} {
+		p.put(object.On(step.network), step.policy)
+		if got := slices.Sorted(slices.Values(p.NetworksOf(object))); !slices.Equal(got, step.want) {
+			t.Errorf("after %q: %q, want %q", step.network, got, step.want)
+		}
+	}
+}

@@ -408,3 +408,20 @@ func TestSetup_ReachesPolicyFromAnyState(t *testing.T) {
 		}
 	}
 }
+
+// TestPass_InterruptedChangeOfUplinkDelaysNoPolicy: what cannot be resumed is in the log, and nothing else is.
+func TestPass_InterruptedChangeOfUplinkDelaysNoPolicy(t *testing.T) {
+	for _, failure := range []error{nil, errors.New("no such device")} {
+		w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
+		w.resume = failure
+		w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{NumVFs: 2})}
+		w.pass()
+		if w.cards[first].vfs == 0 {
+			t.Errorf("with error %v: no VFs", failure)
+		}
+		const message = "ending an interrupted change of the eswitch's mode"
+		if got := strings.Contains(w.log.String(), message); got != (failure != nil) {
+			t.Errorf("with error %v the log has: %s", failure, &w.log)
+		}
+	}
+}

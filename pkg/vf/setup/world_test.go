@@ -1,6 +1,7 @@
 package setup
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -68,6 +69,8 @@ type world struct {
 	idle     bool
 	undone   map[string]uplink.Undone
 	events   []string
+	resume   error // of a change of an uplink that a crash has interrupted
+	log      bytes.Buffer
 	units    string // directory
 	dpu      bool
 
@@ -194,7 +197,7 @@ func (u uplinks) Change(_ context.Context, c uplink.Change) error {
 	})
 }
 
-func (uplinks) Resume(context.Context) error { return nil }
+func (u uplinks) Resume(context.Context) error { return u.resume }
 
 func (u uplinks) Undone() map[string]uplink.Undone { return u.undone }
 
@@ -288,7 +291,7 @@ func (w *world) agent() *Runner {
 		Busy:      Busy{Pods: func() []string { return w.pods }, Idle: func() bool { return w.idle }, Uplinks: uplinks{w}, UnitDir: w.units, DPU: w.dpu},
 		Inventory: w.inventory, InUse: w.users, Hold: w.hold,
 		NIC: w, OVS: ovs, Changed: func() {}, Warn: func(message string) { w.events = append(w.events, message) },
-		Logger: slog.New(slog.DiscardHandler), Registerer: prometheus.NewRegistry(),
+		Logger: slog.New(slog.NewTextHandler(&w.log, nil)), Registerer: prometheus.NewRegistry(),
 	})
 	if err != nil {
 		w.t.Fatal(err)
