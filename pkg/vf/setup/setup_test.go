@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
@@ -21,18 +20,21 @@ const first, second = "0000:03:00.0", "0000:04:00.0"
 
 func bare(driver string) *card { return &card{driver: driver, total: 8, mode: vf.Legacy} }
 
-// states are those of the metric.
-func states(t *testing.T, r *Runner) map[string]float64 {
+// states are those of the metric of the newest agent.
+func (w *world) states(t *testing.T) map[string]float64 {
 	t.Helper()
-	registry := prometheus.NewPedanticRegistry()
-	registry.MustRegister(r)
-	families, err := registry.Gather()
-	if err != nil || len(families) != 1 {
-		t.Fatal(families, err)
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
 	}
 	out := map[string]float64{}
-	for _, m := range families[0].GetMetric() {
-		out[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+	for _, family := range families {
+		if family.GetName() != "ovn_offload_offloadpolicy_devices" {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			out[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+		}
 	}
 	return out
 }
@@ -61,7 +63,7 @@ func TestSetup_BareNICOffloadsAndGoesBack(t *testing.T) {
 	if diff := cmp.Diff(results, r.Results()); diff != "" {
 		t.Errorf("results (-want +got):\n%s", diff)
 	}
-	if got := states(t, r); got["Applied"] != 2 || got["Failed"] != 0 || len(got) != 6 {
+	if got := w.states(t); got["Applied"] != 2 || got["Failed"] != 0 || len(got) != 6 {
 		t.Errorf("states %v", got)
 	}
 	if got := w.reserved(w.agent()); len(got) != 1 || !got[vfName(first, 0)] { // a restart later, and before any pass

@@ -71,7 +71,8 @@ type world struct {
 	events   []string
 	resume   error // of a change of an uplink that a crash has interrupted
 	log      bytes.Buffer
-	units    string // directory
+	registry *prometheus.Registry // of the newest agent
+	units    string               // directory
 	dpu      bool
 
 	changes, crashAt int
@@ -283,6 +284,7 @@ func (w *world) agent() *Runner {
 	if w.dpu {
 		ovs = DPUOVS{}
 	}
+	w.registry = prometheus.NewRegistry()
 	r, err := New(w.file, w.boot, Deps{
 		Policies: func() ([]*v1alpha1.OffloadPolicy, bool) { return w.policies, !w.unknown },
 		NodeObject: func() *corev1.Node {
@@ -291,7 +293,7 @@ func (w *world) agent() *Runner {
 		Busy:      Busy{Pods: func() []string { return w.pods }, Idle: func() bool { return w.idle }, Uplinks: uplinks{w}, UnitDir: w.units, DPU: w.dpu},
 		Inventory: w.inventory, InUse: w.users, Hold: w.hold,
 		NIC: w, OVS: ovs, Changed: func() {}, Warn: func(message string) { w.events = append(w.events, message) },
-		Logger: slog.New(slog.NewTextHandler(&w.log, nil)), Registerer: prometheus.NewRegistry(),
+		Logger: slog.New(slog.NewTextHandler(&w.log, nil)), Registerer: w.registry,
 	})
 	if err != nil {
 		w.t.Fatal(err)
