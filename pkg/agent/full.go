@@ -158,7 +158,7 @@ func (f *full) openServer() (err error) {
 	cfg := f.CNI
 	cfg.MTU = f.setup.MTU
 	bridge := &plug.OVS{DB: f.db, Bridge: contract.IntegrationBridge, Host: f.netns, Boot: f.Node.Boot}
-	f.ready = func() error { return cmp.Or(bridge.Ready(), plug.SameDatapath(f.db, bridge.Bridge), f.setup.Ready()) }
+	f.ready = func() error { return cmp.Or(bridge.Ready(), f.joined(), f.setup.Ready()) }
 	if f.server, err = cni.NewServer(cfg, cni.Deps{
 		Plugger: bridge, Pods: f.pods, Host: f.netns, OpenNS: cni.OpenNS, Functions: f.vfs.functions, Mapped: f.mapped, Ready: f.ready,
 		OnNode: func() []*corev1.Pod { return f.view.PodsOnNode(f.Node.Node) },
@@ -197,16 +197,17 @@ func (f *full) Run(ctx context.Context) error {
 
 // facts is what is known of the node at this moment.
 func (f *full) facts() nodeoffload.Facts {
+	purposes, known := f.own.purposes(), f.known()
 	facts := nodeoffload.Facts{
 		Versions: f.versions(), Inventory: f.devices.Inventory(), Settings: f.sampling.Settings(), Report: f.sampling.Report(), Endpoint: f.flows.endpoint(),
 		Claims: f.vfs.functions.Ledger.Claims(), Damaged: f.vfs.functions.Ledger.Damaged(),
-		Policies: f.nics.Results(), Reserved: f.own.notForPods(),
+		Policies: f.nics.Results(), Reserved: purposes.NotForPods(),
 	}
 	if reason := f.unready.problem(); reason != "" {
 		facts.Problems = append(facts.Problems, "the network is not set up: "+reason)
 	}
 	for _, err := range []error{
-		f.own.purposes().Missing(vf.ForManagement, f.known()), f.own.purposes().Missing(vf.ForGateway, f.known()),
+		purposes.Missing(vf.ForManagement, known), purposes.Missing(vf.ForGateway, known),
 		f.setup.GatewayVFProblem(), f.setup.NextHopProblem(), f.physical.reconciler.Problem(),
 	} {
 		if err != nil {

@@ -69,6 +69,11 @@ func (o *ovs) mapped(physicalNetwork string) bool {
 	return node.BridgeOf(setting(o.db, node.BridgeMappings), physicalNetwork) != ""
 }
 
+// joined says why packets do not pass between br-int and a bridge to a physical network.
+func (o *ovs) joined() error {
+	return node.SameDatapath(setting(o.db, node.BridgeMappings), o.db.Table(vswitch.BridgeTable), contract.IntegrationBridge)
+}
+
 // ovnVersion is a setting that the start script of ovn-controller writes.
 const ovnVersion = "ovn-controller-version"
 

@@ -1,25 +1,62 @@
 package node
 
 import (
+	"cmp"
+	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
 // BridgeMappings is the setting of ovn-controller that gives physical networks their bridges, as physnet:br-ex,other:br1.
 const BridgeMappings = "ovn-bridge-mappings"
 
+// mapped gives the physical networks of BridgeMappings that have a bridge, and their bridges.
+func mapped(mappings string) iter.Seq2[string, string] {
+	return func(yield func(network, bridge string) bool) {
+		for m := range strings.SplitSeq(mappings, ",") {
+			if network, bridge, _ := strings.Cut(strings.TrimSpace(m), ":"); bridge != "" && !yield(network, bridge) {
+				return
+			}
+		}
+	}
+}
+
 // BridgeOf is the bridge of a physical network in BridgeMappings, "" when the network has none.
 func BridgeOf(mappings, network string) string {
-	for m := range strings.SplitSeq(mappings, ",") {
-		if name, bridge, _ := strings.Cut(strings.TrimSpace(m), ":"); name == network && bridge != "" {
+	for name, bridge := range mapped(mappings) {
+		if name == network {
 			return bridge
 		}
 	}
 	return ""
+}
+
+// SameDatapath says which bridge of BridgeMappings has another datapath than the integration bridge. The patch ports of
+// OVN between both would pass no packet, and nothing else would say so: a DPU with OVS-DOCA has bridges of the datapath
+// netdev from its factory. The bridges are rows of the node's Open_vSwitch database.
+func SameDatapath(mappings string, bridges []any, integration string) error {
+	datapaths := map[string]string{}
+	for _, row := range bridges {
+		if bridge, ok := row.(*vswitch.Bridge); ok {
+			datapaths[bridge.Name] = cmp.Or(bridge.DatapathType, "system")
+		}
+	}
+	own, there := datapaths[integration]
+	if !there {
+		return nil
+	}
+	for _, bridge := range mapped(mappings) {
+		if other, there := datapaths[bridge]; there && other != own {
+			return fmt.Errorf("bridge %s has the datapath %q and %s has %q: no packet passes between both", bridge, other, integration, own)
+		}
+	}
+	return nil
 }
 
 // PhysicalLabels are the labels that a Node gets for BridgeMappings; "" is one that it loses. A name that cannot be a part of
@@ -31,10 +68,9 @@ func PhysicalLabels(mappings string, has map[string]string) map[string]string {
 			labels[key] = ""
 		}
 	}
-	for m := range strings.SplitSeq(mappings, ",") {
-		name, bridge, _ := strings.Cut(strings.TrimSpace(m), ":")
+	for name := range mapped(mappings) {
 		isOwn := slices.Contains([]string{contract.PhysicalNetwork, contract.SecondPhysicalNetwork}, name)
-		if key := contract.PhysicalNetworkLabel + name; bridge != "" && !isOwn && len(validation.IsQualifiedName(key)) == 0 {
+		if key := contract.PhysicalNetworkLabel + name; !isOwn && len(validation.IsQualifiedName(key)) == 0 {
 			labels[key] = "true"
 		}
 	}

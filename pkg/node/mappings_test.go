@@ -2,7 +2,10 @@ package node
 
 import (
 	"maps"
+	"strings"
 	"testing"
+
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
 func TestBridgeOf_NamesOfPhysicalNetworks(t *testing.T) {
@@ -37,5 +40,30 @@ func TestPhysicalLabels_FollowMappings(t *testing.T) {
 	}
 	if got := PhysicalLabels("", nil); len(got) != 0 {
 		t.Errorf("labels %v of a node without mappings", got)
+	}
+}
+
+func TestSameDatapath_NamesBridgeThatCannotBeJoined(t *testing.T) {
+	for name, c := range map[string]struct {
+		mappings string
+		bridges  map[string]string
+		want     string
+	}{
+		"the kernel's, written and not":   {"physnet:breth0", map[string]string{"br-int": "", "breth0": "system"}, ""},
+		"userspace":                       {"physnet:breth0", map[string]string{"br-int": "netdev", "breth0": "netdev"}, ""},
+		"OVS-DOCA":                        {"physnet:ovsbr1", map[string]string{"br-int": "system", "ovsbr1": "netdev"}, `bridge ovsbr1 has the datapath "netdev" and br-int has "system"`},
+		"a second network":                {"a:br-a,b:br-b", map[string]string{"br-int": "", "br-a": "", "br-b": "netdev"}, "bridge br-b"},
+		"a bridge of others":              {"physnet:breth0", map[string]string{"br-int": "", "breth0": "", "other": "netdev"}, ""},
+		"without an integration bridge":   {"physnet:ovsbr1", map[string]string{"ovsbr1": "netdev"}, ""},
+		"a mapping to a bridge not there": {"physnet:ovsbr1", map[string]string{"br-int": ""}, ""},
+		"without a mapping":               {"", map[string]string{"br-int": "", "ovsbr1": "netdev"}, ""},
+	} {
+		var bridges []any
+		for bridge, datapath := range c.bridges {
+			bridges = append(bridges, &vswitch.Bridge{Name: bridge, DatapathType: datapath})
+		}
+		if err := SameDatapath(c.mappings, bridges, "br-int"); (err != nil) != (c.want != "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
 	}
 }
