@@ -65,7 +65,7 @@ func DPU(ctx context.Context, p *Process) (Agent, error) {
 	}); err != nil {
 		return nil, err
 	}
-	d.ready = func() error { return cmp.Or(bridge.Ready(), d.joined(), d.setup.Ready(), d.ports.Problem()) }
+	d.ready = func() error { return cmp.Or(bridge.Ready(), joined(db), d.setup.Ready(), d.ports.Problem()) }
 	d.lease = &dpu.Heartbeat{
 		Client: p.client, Host: p.Serves.Host, Chassis: setting(db, "system-id"), Period: dpu.LeasePeriod, Logger: p.Logger,
 		Node: n.node, Problem: d.ready, MTU: d.setup.MTU,

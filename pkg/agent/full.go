@@ -158,7 +158,7 @@ func (f *full) openServer() (err error) {
 	cfg := f.CNI
 	cfg.MTU = f.setup.MTU
 	bridge := &plug.OVS{DB: f.db, Bridge: contract.IntegrationBridge, Host: f.netns, Boot: f.Node.Boot}
-	f.ready = func() error { return cmp.Or(bridge.Ready(), f.joined(), f.setup.Ready()) }
+	f.ready = func() error { return cmp.Or(bridge.Ready(), joined(f.db), f.setup.Ready()) }
 	if f.server, err = cni.NewServer(cfg, cni.Deps{
 		Plugger: bridge, Pods: f.pods, Host: f.netns, OpenNS: cni.OpenNS, Functions: f.vfs.functions, Mapped: f.mapped, Ready: f.ready,
 		OnNode: func() []*corev1.Pod { return f.view.PodsOnNode(f.Node.Node) },

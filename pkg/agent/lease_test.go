@@ -122,21 +122,11 @@ func recordedLease(cfg Config) string {
 func TestDPU_RecordsLeaseOfUplink(t *testing.T) {
 	server := ovsdbtest.Start(t, vswitch.Definition)
 	server.Transact(`{"op":"insert","table":"Open_vSwitch","row":{"external_ids":["map",[["system-id","chassis"]]]}}`)
-	path, dir := netdevtest.NewNS(t), t.TempDir()
+	path := netdevtest.NewNS(t)
 	leased(t, path, "192.0.2.10/24", "1h")
-	kubeconfig := filepath.Join(dir, "kubeconfig")
-	const content = `{"clusters":[{"name":"c","cluster":{"server":"http://127.0.0.1:1"}}],"contexts":[{"name":"x","context":{"cluster":"c"}}],"current-context":"x"}`
-	if err := os.WriteFile(kubeconfig, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	cfg := Defaults()
-	cfg.Mode, cfg.Serves.Host, cfg.OVSDB, cfg.Logger = ModeDPU, "n", server.Endpoint(), slog.New(slog.DiscardHandler)
-	cfg.Kube.Kubeconfig, cfg.Node.Remote, cfg.Node.Checkpoint = kubeconfig, "tcp:127.0.0.1:2", filepath.Join(dir, "node.json")
-	cfg.Install.Run, cfg.Metrics.Flows.Socket = dir, ""
-	var err error
-	if cfg.Node.Network.Subnets, err = ipam.ParseClusterSubnets("10.244.0.0/16/24"); err != nil {
-		t.Fatal(err)
-	}
+	cfg := withoutAPI(t, server.Endpoint())
+	cfg.Mode, cfg.Serves.Host, cfg.Logger, cfg.Node.Remote = ModeDPU, "n", slog.New(slog.DiscardHandler), "tcp:127.0.0.1:2"
+	cfg.Install.Run, cfg.Metrics.Flows.Socket = t.TempDir(), ""
 	p, err := NewProcess(cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -70,8 +70,8 @@ func (o *ovs) mapped(physicalNetwork string) bool {
 }
 
 // joined says why packets do not pass between br-int and a bridge to a physical network.
-func (o *ovs) joined() error {
-	return node.SameDatapath(setting(o.db, node.BridgeMappings), o.db.Table(vswitch.BridgeTable), contract.IntegrationBridge)
+func joined(db *ovsdb.DB) error {
+	return node.SameDatapath(setting(db, node.BridgeMappings), db.Table(vswitch.BridgeTable), contract.IntegrationBridge)
 }
 
 // ovnVersion is a setting that the start script of ovn-controller writes.

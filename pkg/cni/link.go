@@ -14,7 +14,7 @@ import (
 // interface and network configuration, which restore a port that the database has
 // lost; then the attachment and the network, unless they are the interface and the
 // default network. Links without the prefix are never deleted.
-const aliasPrefix = "ovn-offload sandbox "
+const aliasPrefix = netdev.AliasPrefix + "sandbox "
 
 // maxAlias is the kernel's limit.
 const maxAlias = 255

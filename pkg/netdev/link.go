@@ -78,6 +78,9 @@ const (
 	Down
 )
 
+// AliasPrefix begins each alias that the agent gives a link.
+const AliasPrefix = "ovn-offload "
+
 // Settings are the attributes of a link to set; zero values are left alone.
 type Settings struct {
 	MTU   int

@@ -26,23 +26,7 @@ func asksForVFs(r netdevtest.Request) bool {
 // the firmware for each VF under the kernel's lock of links, and from 222 VFs on it does not fit its message.
 func TestRequests_AskForNoVFs(t *testing.T) {
 	podPath := netdevtest.NewNS(t)
-	sent := netdevtest.Requests(t, netdevtest.NewNS(t), func() {
-		ns, err := netdev.Open("")
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer ns.Close()
-		devices, err := netdev.OpenDevices(ns)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer devices.Close()
-		for _, err := range everyCall(ns, devices, podPath) {
-			t.Error(err)
-		}
-	})
+	sent := netdevtest.Requests(t, netdevtest.NewNS(t), func() { everyCall(t, podPath) })
 	asked := netdevtest.OfType(sent, unix.NETLINK_ROUTE, unix.RTM_GETLINK)
 	for _, r := range asked {
 		if asksForVFs(r) {
@@ -63,35 +47,31 @@ func TestRequests_DoNotGrowWithLinks(t *testing.T) {
 		for i := range pairs {
 			must(t, ns.AddVeth(netdev.Veth{Name: fmt.Sprint("more", i), Peer: netdev.Peer{Name: fmt.Sprint("peers", i)}}))
 		}
-		sent[pairs] = len(netdevtest.Requests(t, path, func() {
-			own, err := netdev.Open("")
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer own.Close()
-			devices, err := netdev.OpenDevices(own)
-			if err != nil {
-				t.Error(err)
-				return
-			}
-			defer devices.Close()
-			for _, err := range everyCall(own, devices, podPath) {
-				t.Error(err)
-			}
-		}))
+		sent[pairs] = len(netdevtest.Requests(t, path, func() { everyCall(t, podPath) }))
 	}
 	if sent[1] == 0 || sent[1] != sent[64] {
 		t.Errorf("requests of all calls, by pairs of links: %v", sent)
 	}
 }
 
-// everyCall makes each call that finds or lists links, and gives the errors that it should not have.
-func everyCall(ns *netdev.NS, d *netdev.Devices, podPath string) (failed []error) {
+// everyCall makes each call that finds or lists links, in the thread's own namespace.
+func everyCall(t *testing.T, podPath string) {
+	ns, err := netdev.Open("")
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer ns.Close()
+	d, err := netdev.OpenDevices(ns)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer d.Close()
 	v4 := netip.MustParsePrefix("10.244.1.5/24")
 	check := func(what string, err error) {
 		if err != nil {
-			failed = append(failed, fmt.Errorf("%s: %w", what, err))
+			t.Errorf("%s: %v", what, err)
 		}
 	}
 	check("AddVeth", ns.AddVeth(netdev.Veth{Name: "veth0", Alias: "ours", MTU: 1400, Peer: netdev.Peer{Name: "peer0", MAC: podMAC}}))
@@ -122,11 +102,10 @@ func everyCall(ns *netdev.NS, d *netdev.Devices, podPath string) (failed []error
 	_, err = ns.Link("a-name-of-more-than-15-characters")
 	check("Link by a further name", err)
 	if err := d.SetVFMAC("veth0", 0, net.HardwareAddr{2, 0, 0, 0, 0, 1}); err == nil || errors.Is(err, netdev.ErrNotFound) {
-		failed = append(failed, fmt.Errorf("SetVFMAC of a link that is no PF: %w", err))
+		t.Errorf("SetVFMAC of a link that is no PF: %v", err)
 	}
 	check("MoveLink", ns.MoveLink(netdev.Move{Index: link.Index, To: podPath, Name: "eth0"}))
 	check("DeleteLink", ns.DeleteLink("peer0"))
-	return failed
 }
 
 // TestLinks_CostOneRequest: the kernel's lock of links is taken once, however many links there are.

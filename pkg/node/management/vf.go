@@ -19,7 +19,7 @@ func portName(f *node.VF) string {
 
 // borrowedAlias marks a VF's netdev that has the name of the management port, and
 // says what it was. It goes where the netdev goes.
-const borrowedAlias = "ovn-offload management port, was "
+const borrowedAlias = netdev.AliasPrefix + "management port, was "
 
 // borrowed is what a netdev was before it was the management port.
 type borrowed struct {

@@ -101,9 +101,6 @@ const (
 	pause         = 100 * time.Millisecond
 )
 
-// markPrefix begins each alias of the agent. A VF for pods has none: a pod has given it this one.
-const markPrefix = "ovn-offload "
-
 // New makes a Mover.
 func New(d Deps) *Mover { return &Mover{Deps: d, locks: map[string]*sync.Mutex{}} }
 
@@ -166,7 +163,7 @@ func (m *Mover) look(v vf.Handle) (o ledger.Original, err error) {
 		return o, err
 	}
 	o.Name, o.MAC, o.MTU, o.Up, o.AltNames = link.Name, vf.MAC(link.MAC), link.MTU, link.Up, link.AltNames
-	if !strings.HasPrefix(link.Alias, markPrefix) {
+	if !strings.HasPrefix(link.Alias, netdev.AliasPrefix) { // a VF for pods has no alias of the agent: a pod has given it this one
 		o.Alias = link.Alias
 	}
 	settings, err := m.Ethtool.Ethtool(link.Name)
