@@ -96,7 +96,7 @@ func TestService_AffinityWithLocalTrafficPolicy(t *testing.T) {
 	for _, addr := range world.NodeAddresses(t, nodes[1]) {
 		address := netip.AddrPortFrom(addr, uint16(web.Spec.Ports[0].NodePort)).String()
 		var first world.Answer
-		world.Eventually(t, world.ServiceWithin, address+" answers the outside", func() (bool, string) {
+		world.Eventually(t, world.ServiceWithin, address+" answers the external host", func() (bool, string) {
 			var err error
 			first, err = world.FromNode(outside).Ask("tcp", address)
 			return err == nil, fmt.Sprint(err)

@@ -98,7 +98,7 @@ func TestPod_IsNotReachedFromOutside(t *testing.T) {
 		route := []string{netip.PrefixFrom(addr, addr.BitLen()).String(), "via", hop.String()}
 		world.MustOnNode(t, outside, append([]string{"ip", "route", "add"}, route...)...)
 		t.Cleanup(func() { world.OnNode(outside, append([]string{"ip", "route", "del"}, route...)...) })
-		world.FailsBeside(t, "the outside reaches a pod",
+		world.FailsBeside(t, "the external host reaches a pod",
 			world.FromNode(outside).Tries(world.Pings([]string{addr.String()})...),
 			world.FromNode(outside).Tries(world.Pings([]string{hop.String()})...))
 		world.MustOnNode(t, nodes[1], "ping", "-c1", "-w5", addr.String())

@@ -21,8 +21,8 @@ func TestService_AnswersAtExternalAddresses(t *testing.T) {
 	world.Check(t, append(rows, affinities(t, w)...)...)
 }
 
-// externalAddresses: an external address and one that a load balancer gave answer the outside and pods; an address
-// beside them does not.
+// externalAddresses: a service answers the external host and pods at its external address and at the address that a load
+// balancer gave. The next address does not answer.
 func externalAddresses(t *testing.T, w *world.World) *world.Row {
 	external, given := netip.MustParseAddr("203.0.113.7"), netip.MustParseAddr("203.0.113.8")
 	r := newServiceRow(t, w, "external and given addresses answer", func(spec *corev1.ServiceSpec) {

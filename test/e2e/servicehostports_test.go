@@ -62,8 +62,8 @@ func TestHostPort_AnswersItsClients(t *testing.T) {
 	world.Check(t, rows...)
 }
 
-// all: a pod's port on its node answers the outside, whose address the pod sees, the node itself, and pods of the node
-// and of another one.
+// all: a host port answers the external host, the node itself, and pods of this node and of another one. The pod sees
+// the external host's own address.
 func (h hostPorts) all(t *testing.T) (*world.Row, []*corev1.Pod) {
 	const number = 29998
 	row := &world.Row{Name: "outside, nodes, and pods of each node", Repeats: true,

@@ -21,8 +21,8 @@ func TestService_AnswersAtNodePorts(t *testing.T) {
 	world.Check(t, externalPolicies(t, w), podsAtNodePorts(t, w), comingAndGoing(t, w), typeInPlace(t, w))
 }
 
-// externalPolicies: from outside, every node answers with policy Cluster; with Local those alone that have an endpoint,
-// by their own one, which sees the outside's address.
+// externalPolicies: with policy Cluster every node answers the external host. With policy Local only nodes with an
+// endpoint answer, by their own endpoint, which sees the external host's address.
 func externalPolicies(t *testing.T, w *world.World) *world.Row {
 	r := newServiceRow(t, w, "external policy chooses endpoints", func(spec *corev1.ServiceSpec) {
 		withNodePorts(spec)
