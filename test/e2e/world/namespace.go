@@ -52,18 +52,20 @@ func deleteNamespace(name string) {
 // LabelNamespace gives a namespace a label: a JSON string, or null for one that goes.
 func LabelNamespace(t *testing.T, ns, key, value string) {
 	t.Helper()
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, value)
-	if _, err := cluster.Client.CoreV1().Namespaces().Patch(t.Context(), ns, types.MergePatchType, []byte(patch),
-		metav1.PatchOptions{}); err != nil {
+	if err := labelNamespace(t.Context(), ns, key, value); err != nil {
 		t.Fatal(err)
 	}
 }
 
 // UnlabelNamespace takes a label from a namespace when a test has ended.
 func UnlabelNamespace(ns, key string) {
-	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:null}}}`, key)
-	cluster.Client.CoreV1().Namespaces().Patch(context.Background(), ns, types.MergePatchType, []byte(patch),
-		metav1.PatchOptions{})
+	labelNamespace(context.Background(), ns, key, "null")
+}
+
+func labelNamespace(ctx context.Context, ns, key, value string) error {
+	patch := fmt.Sprintf(`{"metadata":{"labels":{%q:%s}}}`, key, value)
+	_, err := cluster.Client.CoreV1().Namespaces().Patch(ctx, ns, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
 }
 
 // report prints what one wants to see of a failed test.

@@ -110,41 +110,15 @@ func secondsFor(some bool) int {
 // Mismatches asks all spots so many times each, and says what is not as it is to be. With some, it is as for Wrong and
 // the client waits a second, so that the caller can ask again; without, the client waits patiently.
 func Mismatches(c Client, times int, some bool, spots []Spot) string {
-	var targets, wrong []string
-	for _, s := range spots {
-		targets = append(targets, s.Target)
-	}
-	got, err := Count(c, times, secondsFor(some), targets)
-	if err != nil {
-		return err.Error()
-	}
-	for _, s := range spots {
-		if w := s.Wrong(got[s.Target], times, some); w != "" {
-			wrong = append(wrong, w)
-		}
-	}
-	return strings.Join(wrong, "\n")
+	return strings.Join((&asker{Client: c}).askEach(times, some, questionsAt(spots))[""], "\n")
 }
-
-// oftenEnough: of three servers one is missing by chance once in four million.
-const oftenEnough = 40
 
 // Finds waits until all spots are as they are to be, and then wants each server at those of several, and no loss.
 func (c Client) Finds(t *testing.T, spots []Spot) {
 	t.Helper()
-	Eventually(t, ServiceWithin, c.Name+" finds services as they are to be", func() (bool, string) {
-		wrong := Mismatches(c, 1, true, spots)
-		return wrong == "", wrong
-	})
-	groups := map[int][]Spot{} // by how many servers, as far as it matters
-	for _, s := range spots {
-		n := min(len(s.Servers), 2)
-		groups[n] = append(groups[n], s)
-	}
-	for n, spots := range groups {
-		if wrong := Mismatches(c, []int{2, 2, oftenEnough}[n], n == 0, spots); wrong != "" {
-			t.Errorf("%s finds\n%s", c.Name, wrong)
-		}
+	client := asker{c, questionsAt(spots)}
+	if wrong := client.mismatches()[""]; len(wrong) > 0 {
+		t.Fatal(strings.Join(wrong, "\n"))
 	}
 }
 
@@ -162,10 +136,10 @@ func (c Client) FindsBeside(t *testing.T, times int, spots, witness []Spot) {
 			return
 		}
 		if beside == "" || strings.Contains(wrong, wrongAnswer) || strings.Contains(wrong, "refused") {
-			t.Errorf("%s finds\n%s", c.Name, wrong)
+			t.Error(wrong)
 			return
 		}
-		t.Logf("once more, for the witness finds\n%s", beside)
+		t.Logf("once more, because the witness has a loss:\n%s", beside)
 	}
 	t.Errorf("%s: the machine is too busy to tell", c.Name)
 }

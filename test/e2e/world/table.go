@@ -71,6 +71,14 @@ type question struct {
 	repeats bool
 }
 
+// questionsAt are those of no row.
+func questionsAt(spots []Spot) (all []question) {
+	for _, spot := range spots {
+		all = append(all, question{spot: spot})
+	}
+	return all
+}
+
 // asker is a client with the questions of all rows.
 type asker struct {
 	Client
@@ -187,6 +195,9 @@ func (a *asker) mismatches() map[string][]string {
 	return wrong
 }
 
+// oftenEnough: of three servers one is missing by chance once in four million.
+const oftenEnough = 40
+
 // askThoroughly wants each server at the spots of several, and no loss.
 func (a *asker) askThoroughly(questions []question) map[string][]string {
 	groups := map[int][]question{} // by how many servers, as far as it matters
@@ -195,11 +206,12 @@ func (a *asker) askThoroughly(questions []question) map[string][]string {
 		groups[n] = append(groups[n], q)
 	}
 	return together(groups, func(n int, questions []question) map[string][]string {
-		return a.askEach([]int{1, 2, oftenEnough}[n], n == 0, questions)
+		return a.askEach([]int{2, 2, oftenEnough}[n], n == 0, questions)
 	})
 }
 
-// askEach asks questions so many times each, as Mismatches does, and gives what is wrong by row.
+// askEach asks questions so many times each, and gives what is wrong by row. With some, it is as for Spot.Wrong and the
+// client waits a second, so that the caller can ask again; without, the client waits patiently.
 func (a *asker) askEach(times int, some bool, questions []question) map[string][]string {
 	wrong := map[string][]string{}
 	var targets []string
