@@ -58,6 +58,9 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 	}}
 	if f.ovs, err = newOVS(n, db, func(deps *gateway.Deps) {
 		deps.Node, deps.Readiness = n.labelled(ModeFull), f.unready.set
+		if n.Install.Proc != "" { // else the process may be of another PID namespace
+			deps.SwitchRuns = vswitchd(n.Config).Runs
+		}
 		deps.Management = management.NewPort(n.Node.Config, deps.Deps, n.own.management)
 		deps.Eswitch = func() (gateway.Eswitch, error) {
 			inv := n.known()

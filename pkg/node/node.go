@@ -100,6 +100,7 @@ type LinkChanger interface {
 	SetLink(name string, s netdev.Settings) error
 	MoveLink(m netdev.Move) error
 	Sysctl(key, value string) error
+	LeaveDatapath(link string) error
 }
 
 // AddressChanger moves what links carry.

@@ -27,6 +27,9 @@ type Rename struct {
 	Of, To string
 }
 
+// LeaveDatapath takes a link out of the kernel's datapath of Open vSwitch while no ovs-vswitchd runs.
+type LeaveDatapath struct{ Link string }
+
 // AddAddr adds an address without duplicate address detection.
 type AddAddr struct {
 	Link string
@@ -88,9 +91,10 @@ func (a SetLink) String() string {
 	}
 	return text
 }
-func (a Rename) String() string     { return fmt.Sprintf("rename link %s to %s", a.Of, a.To) }
-func (a AddAddr) String() string    { return fmt.Sprintf("add address %s to %s", a.Addr, a.Link) }
-func (a DeleteAddr) String() string { return fmt.Sprintf("delete address %s of %s", a.Addr, a.Link) }
+func (a Rename) String() string        { return fmt.Sprintf("rename link %s to %s", a.Of, a.To) }
+func (a LeaveDatapath) String() string { return "take " + a.Link + " out of the datapath" }
+func (a AddAddr) String() string       { return fmt.Sprintf("add address %s to %s", a.Addr, a.Link) }
+func (a DeleteAddr) String() string    { return fmt.Sprintf("delete address %s of %s", a.Addr, a.Link) }
 func (a AddMasquerade) String() string {
 	return fmt.Sprintf("add masquerade address %s to %s", a.Addr, a.Link)
 }
@@ -117,6 +121,11 @@ func (a SetLink) Apply(_ context.Context, h *Host) error {
 // Apply implements Step.
 func (a Rename) Apply(_ context.Context, h *Host) error {
 	return h.Deps.Netns.MoveLink(netdev.Move{Index: a.Index, Name: a.To})
+}
+
+// Apply implements Step.
+func (a LeaveDatapath) Apply(_ context.Context, h *Host) error {
+	return h.Deps.Netns.LeaveDatapath(a.Link)
 }
 
 // Apply implements Step.

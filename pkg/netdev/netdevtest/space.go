@@ -97,6 +97,11 @@ func (l *fakeLink) enslave(s netdev.Settings) error {
 	return nil
 }
 
+// LeaveDatapath is NS.LeaveDatapath.
+func (n *FakeNS) LeaveDatapath(link string) error {
+	return n.fake.onLink(n.path, "LeaveDatapath", link, func(l *fakeLink) error { l.Master = 0; return nil })
+}
+
 // DeleteLink is NS.DeleteLink.
 func (n *FakeNS) DeleteLink(name string) error {
 	return n.fake.do(n.path, "DeleteLink", name, func(s *fakeSpace) error {

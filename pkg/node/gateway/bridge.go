@@ -24,6 +24,7 @@ type bridge struct {
 	vfRetry time.Time
 	// linksChanged is State.LinksChanged of this pass.
 	linksChanged bool
+	process      *switchProcess
 	// watched is the bridge whose flows are.
 	watched string
 }
@@ -79,5 +80,5 @@ func (b *bridge) failBack(ctx context.Context) error {
 	if st.Renewed { // nothing has left the NIC since the host has booted
 		return nil
 	}
-	return b.Run(ctx, planFailback(st, *st.Saved))
+	return b.Run(ctx, append(planFailback(st, *st.Saved), leaveDatapath(b.cfg, st, *st.Saved)...))
 }

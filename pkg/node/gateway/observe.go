@@ -35,7 +35,7 @@ func (b *bridge) observe(ctx context.Context) (State, error) {
 		}
 	}
 	st.follow()
-	st.Boot, st.LinksChanged = b.cfg.Boot, b.linksChanged
+	st.Boot, st.LinksChanged, st.SwitchAway = b.cfg.Boot, b.linksChanged, b.process.away()
 	if st.Saved == nil || st.HasBooted() {
 		st.Reachable = b.Reachable(ctx)
 	}

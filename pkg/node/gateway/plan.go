@@ -37,8 +37,8 @@ func planGateway(cfg Config, s State, g Gateway) ([]node.Step, error) {
 	if s.Saved == nil || s.Renamed || s.Renewed || !c.equal(*s.Saved) {
 		steps = append(steps, save{cfg.Checkpoint, c})
 	}
-	if !works(cfg, s.Links[g.Bridge]) {
-		steps = append(steps, planFailback(s, c)...)
+	if !works(cfg, s, g.Bridge) {
+		steps = append(append(steps, planFailback(s, c)...), leaveDatapath(cfg, s, c)...)
 		if !s.Ours[g.Bridge] {
 			steps = append(steps, gatewayRows(cfg, c, false))
 		}
@@ -75,10 +75,22 @@ func captured(cfg Config, s State, g Gateway) (Checkpoint, error) {
 	return c, nil
 }
 
-// works reports whether packets can pass the bridge's link. That of the
-// userspace datapath outlives ovs-vswitchd, without a carrier.
-func works(cfg Config, bridge netdev.Link) bool {
-	return bridge.Name != "" && (cfg.Datapath != DatapathUserspace || !bridge.Up || bridge.Carrier)
+// works reports whether packets can pass the bridge's link. That of the userspace datapath outlives ovs-vswitchd,
+// without a carrier. That of the kernel's datapath shows nothing, and passes flows that it has for some time.
+func works(cfg Config, s State, bridge string) bool {
+	link := s.Links[bridge]
+	if cfg.Datapath == DatapathUserspace {
+		return link.Name != "" && (!link.Up || link.Carrier)
+	}
+	return link.Name != "" && !s.SwitchAway
+}
+
+// leaveDatapath gives the step after which the kernel's datapath leaves the NIC's packets to the host.
+func leaveDatapath(cfg Config, s State, c Checkpoint) []node.Step {
+	if cfg.Datapath == DatapathUserspace || s.Links[c.Interface].Master == 0 {
+		return nil
+	}
+	return []node.Step{node.LeaveDatapath{Link: c.Interface}}
 }
 
 // takeOver gives the steps that leave the NIC a mere port of the bridge, the
@@ -92,7 +104,7 @@ func takeOver(cfg Config, s State, c Checkpoint, on string) []node.Step {
 	if !s.Ours[c.Interface] || c.VF != nil && !s.Ours[c.VF.Representor] {
 		steps = append(steps, gatewayRows(cfg, c, true))
 	}
-	if !c.Verified {
+	if !c.Verified || !s.Ours[c.Interface] {
 		steps = append(steps, node.AwaitPort{Owner: gatewayOwner(cfg), Name: c.Interface})
 	}
 	steps = append(append(steps, place(s, c, on)...), dropInherited(s, c, on)...)

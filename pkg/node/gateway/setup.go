@@ -32,6 +32,9 @@ type Deps struct {
 	// Eswitch says what the ports of NICs' switches lead to; nil: the node has none.
 	// While the inventory is not complete the answer is an error.
 	Eswitch func() (Eswitch, error)
+	// SwitchRuns says whether there is a process of ovs-vswitchd. When there has been none for some seconds, the uplinks get
+	// their addresses back from the bridges of the kernel's datapath. Nil: they keep them.
+	SwitchRuns func() bool
 	// Redirect is nil where the node's own processes do not reach node ports at the node.
 	Redirect *redirect.Table
 	// Flows is the gateway bridge's table.
@@ -74,8 +77,10 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 		return nil, err
 	}
 	host := &node.Host{Config: cfg.Config, Deps: deps.Deps}
+	process := &switchProcess{runs: deps.SwitchRuns}
 	s := &Setup{
-		bridge: &bridge{Host: host, cfg: cfg, deps: deps}, second: &bridge{Host: host, cfg: cfg.ofSecond(), deps: deps},
+		bridge:  &bridge{Host: host, cfg: cfg, deps: deps, process: process},
+		second:  &bridge{Host: host, cfg: cfg.ofSecond(), deps: deps, process: process},
 		metrics: newMetrics(deps.Registerer), ready: node.NotReady("node set-up has just begun"), done: make(chan struct{}),
 	}
 	lc := reconcile.Defaults("node")
@@ -150,6 +155,7 @@ func (s *Setup) Run(ctx context.Context) error {
 		return fmt.Errorf("watching the host: %w", err)
 	}
 	go s.links.Follow(events, s.loop)
+	go s.process.follow(ctx, s.Mark)
 	_ = s.loop.Run(ctx)
 	return context.Cause(ctx)
 }
@@ -283,8 +289,8 @@ func (s *Setup) gateway(ctx context.Context) (Gateway, error) {
 	return g, s.keep(ctx, st, g)
 }
 
-// FailBack moves the uplinks' addresses back from their bridges. It is for the moment after the end of ovs-vswitchd with
-// the userspace datapath, when the bridge's link may still look alive for a second. It needs no running Setup.
+// FailBack moves the uplinks' addresses back from their bridges. It is for the time after the end of ovs-vswitchd, when
+// the bridge's link may still look alive. It needs no running Setup.
 func (s *Setup) FailBack(ctx context.Context) error {
 	return errors.Join(s.failBack(ctx), s.second.failBack(ctx))
 }

@@ -42,6 +42,8 @@ type fakeHost struct {
 	// dead: ovs-vswitchd does not hold its links, or this one alone.
 	dead     bool
 	deadLink string
+	// datapath is the NIC that the kernel's datapath has; "": none.
+	datapath string
 }
 
 func (h *fakeHost) Links() ([]netdev.Link, error) {
@@ -49,6 +51,9 @@ func (h *fakeHost) Links() ([]netdev.Link, error) {
 	for i := range links {
 		if h.dead && !strings.HasPrefix(links[i].Name, "eth") || links[i].Name == h.deadLink {
 			links[i].Carrier = false
+		}
+		if links[i].Name == h.datapath {
+			links[i].Master = 1 << 20
 		}
 	}
 	return links, err
@@ -59,6 +64,11 @@ func (h *fakeHost) SysctlValue(key string) (string, error) {
 		return v, nil
 	}
 	return "0", nil
+}
+
+// LeaveDatapath is NS.LeaveDatapath.
+func (h *fakeHost) LeaveDatapath(string) error {
+	return h.change(func() error { h.datapath = ""; return nil })
 }
 
 func (h *fakeHost) change(f func() error) error {

@@ -2,11 +2,14 @@ package unixctl
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -45,4 +48,17 @@ func parseSchedstat(text string) (time.Duration, error) {
 		return 0, fmt.Errorf("parsing %q as schedstat: the kernel counts no processor time", text)
 	}
 	return time.Duration(nanoseconds), nil
+}
+
+// Runs reports whether there is a process of the daemon. It is true if that is not known: a file cannot be read.
+func (c Client) Runs() bool {
+	pid, err := os.ReadFile(filepath.Join(c.Dir, c.Daemon+".pid"))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	name, err := os.ReadFile(filepath.Join(cmp.Or(c.Proc, "/proc"), strings.TrimSpace(string(pid)), "comm"))
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH)
+	}
+	return strings.TrimSpace(string(name)) == c.Daemon
 }

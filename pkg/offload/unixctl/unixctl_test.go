@@ -211,3 +211,36 @@ func parse(text string) ([]string, reply, error) {
 	err := r.read()
 	return lines, r, err
 }
+
+func TestRuns_AsksForTheProcess(t *testing.T) {
+	for name, tt := range map[string]struct {
+		pid, process, comm string
+		want               bool
+	}{
+		"it runs":                     {"42\n", "42", "ovs-vswitchd\n", true},
+		"ended with its pid file":     {"", "42", "ovs-vswitchd\n", false},
+		"killed":                      {"42\n", "41", "ovs-vswitchd\n", false},
+		"killed, another has its pid": {"42\n", "42", "sleep\n", false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, proc := t.TempDir(), t.TempDir()
+			if tt.pid != "" {
+				write(t, dir, "ovs-vswitchd.pid", tt.pid)
+			}
+			if err := os.Mkdir(filepath.Join(proc, tt.process), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			write(t, filepath.Join(proc, tt.process), "comm", tt.comm)
+			if got := (Client{Dir: dir, Daemon: "ovs-vswitchd", Proc: proc}).Runs(); got != tt.want {
+				t.Errorf("runs: %v", got)
+			}
+		})
+	}
+	unreadable := Client{Dir: t.TempDir(), Daemon: "ovs-vswitchd"}
+	if err := os.Mkdir(filepath.Join(unreadable.Dir, "ovs-vswitchd.pid"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if !unreadable.Runs() {
+		t.Error("what cannot be read does not run")
+	}
+}

@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+)
+
+// newKernelBench is a settled node with the kernel's datapath, which has the NIC.
+func newKernelBench(t *testing.T) *bench {
+	t.Helper()
+	b := newBench(t)
+	b.cfg.Datapath = DatapathSystem
+	b.ovnController()
+	converge(t, b.setup(t))
+	b.host.datapath = "eth0"
+	return b
+}
+
+// TestSwitchProcess_IsAwayAfterSomeSeconds: a restart of ovs-vswitchd is shorter.
+func TestSwitchProcess_IsAwayAfterSomeSeconds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var runs atomic.Bool
+		var changes int
+		runs.Store(true)
+		p := &switchProcess{runs: runs.Load}
+		ctx, stop := context.WithCancel(t.Context())
+		go p.follow(ctx, func() { changes++ })
+		for _, tt := range []struct {
+			runs    bool
+			after   time.Duration
+			away    bool
+			changes int
+		}{
+			{true, time.Minute, false, 0},
+			{false, awayAfter - 2*lookEvery, false, 0},
+			{true, 2 * lookEvery, false, 0}, // the restart counts anew
+			{false, awayAfter - 2*lookEvery, false, 0},
+			{false, 4 * lookEvery, true, 1},
+			{false, time.Minute, true, 1},
+			{true, 2 * lookEvery, false, 2},
+		} {
+			runs.Store(tt.runs)
+			time.Sleep(tt.after)
+			synctest.Wait()
+			if p.away() != tt.away || changes != tt.changes {
+				t.Errorf("%v with a process %v: away %v, want %v; %d changes, want %d", tt.after, tt.runs, p.away(), tt.away, changes, tt.changes)
+			}
+		}
+		stop()
+		synctest.Wait()
+		(&switchProcess{}).follow(t.Context(), nil) // of nothing
+	})
+}
+
+// TestSwitchAway_NICGetsAddressesBack: while the process is away for a restart only, nothing changes. When it is back, the
+// bridge has the addresses again, whether or not the start script has dropped the NIC's port.
+func TestSwitchAway_NICGetsAddressesBack(t *testing.T) {
+	for name, dropped := range map[string]bool{"its port is kept": false, "its port was dropped": true} {
+		t.Run(name, func(t *testing.T) {
+			b := newKernelBench(t)
+			s := b.setup(t)
+			running := false
+			s.process.runs = func() bool { return running }
+			converge(t, s)
+			b.expect(t, "breth0")
+			if b.host.datapath == "" {
+				t.Fatal("during a restart the NIC has left the datapath")
+			}
+
+			s.process.late.Store(true)
+			if err := s.pass(t.Context()); !errors.Is(err, reconcile.ErrNotReady) {
+				t.Errorf("pass without ovs-vswitchd: %v", err)
+			}
+			b.expect(t, "eth0")
+			if b.host.datapath != "" {
+				t.Error("the datapath still has the NIC")
+			}
+			before := b.host.changes
+			_ = s.pass(t.Context())
+			if got := b.host.changes - before; got > 1 { // the rows
+				t.Errorf("a further pass makes %d changes", got)
+			}
+
+			running = true
+			if dropped {
+				b.db.forgetTransient()
+			}
+			converge(t, s)
+			b.expect(t, "breth0")
+			if ports := b.ports(); !slices.Contains(ports, "eth0") {
+				t.Errorf("the bridge has the ports %v", ports)
+			}
+		})
+	}
+}
+
+// TestSwitchAway_PortThatDoesNotOpenLeavesAddresses: the bridge that is back has lost its way to the network.
+func TestSwitchAway_PortThatDoesNotOpenLeavesAddresses(t *testing.T) {
+	b := newKernelBench(t)
+	s := b.setup(t)
+	nodetest.Must(t, s.FailBack(t.Context()))
+	b.expect(t, "eth0")
+	if b.host.datapath != "" {
+		t.Error("the datapath still has the NIC")
+	}
+	b.db.forgetTransient()
+	b.db.refuse = "eth0"
+	if err := s.pass(t.Context()); err == nil {
+		t.Error("pass over a port that does not open: no error")
+	}
+	b.expect(t, "eth0")
+}
