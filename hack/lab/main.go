@@ -58,6 +58,7 @@ func upCommand(cfg *cluster.Config) *cobra.Command {
 	flags.IntVar(&cfg.Nodes, "nodes", cfg.Nodes, "number of nodes, those of the control plane included (default: the control plane's and two more)")
 	flags.IntVar(&cfg.ControlPlanes, "control-planes", cfg.ControlPlanes, "number of nodes with etcd and an API server: 1, or 3 behind a load balancer")
 	flags.IntVar(&cfg.VMNodes, "vm-nodes", cfg.VMNodes, "number of nodes beside those that are virtual machines with a simulated SmartNIC")
+	flags.StringVar(&cfg.VMInit, "vm-init", "", "systemd: these nodes boot with systemd from a disk, and pull their images from a registry")
 	flags.StringVar(&cfg.Families, "families", cfg.Families, "address families: ipv4, dual or ipv6")
 	flags.StringVar(&cfg.CNI, "cni", cfg.CNI, "network: ovn-offload, or bridge to compare with")
 	flags.BoolVar(&cfg.Multus, "multus", false, "install Multus")
@@ -266,13 +267,24 @@ func powerOffCommand(cfg *cluster.Config) *cobra.Command {
 }
 
 func powerOnCommand(cfg *cluster.Config) *cobra.Command {
-	return &cobra.Command{Use: "power-on NODE", Short: "boot a node that is off with its disk", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
+	var addresses []string
+	on := &cobra.Command{Use: "power-on NODE", Short: "boot a node that is off with its disk", Args: cobra.ExactArgs(1), RunE: func(cmd *cobra.Command, args []string) error {
 		lab, err := cluster.Open(*cfg)
 		if err != nil {
 			return err
 		}
-		return lab.PowerOn(cmd.Context(), args[0])
+		var moved []netip.Addr
+		for _, text := range addresses {
+			addr, err := netip.ParseAddr(text)
+			if err != nil {
+				return err
+			}
+			moved = append(moved, addr)
+		}
+		return lab.PowerOn(cmd.Context(), args[0], moved...)
 	}}
+	on.Flags().StringSliceVar(&addresses, "address", nil, "address that the node has from now on, one of each family (with --vm-init=systemd)")
+	return on
 }
 
 func eraseCommand(cfg *cluster.Config) *cobra.Command {

@@ -83,9 +83,10 @@ func (c *Cache) BenchRoot(ctx context.Context) (string, error) {
 	})
 }
 
-// SystemdRoot gives the root file system of VMs that boot with systemd and NetworkManager.
+// SystemdRoot gives the root file system of VMs that boot with systemd and NetworkManager. The registry is for the lab's
+// machine outside of them, which has the same root.
 func (c *Cache) SystemdRoot(ctx context.Context) (string, error) {
-	packages := append(nodePackages(), "systemd-sysv", "udev", "dbus", "network-manager")
+	packages := append(nodePackages(), "systemd-sysv", "udev", "dbus", "network-manager", "docker-registry")
 	return c.once(ctx, "systemd-root", hash(append(packages, suite)...), func(ctx context.Context, path string) error {
 		c.Say("    installing Debian %s with %d packages and systemd for the bench", suite, len(packages))
 		return c.debian(ctx, path, packages)

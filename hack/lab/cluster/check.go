@@ -64,7 +64,7 @@ func (l *Lab) checkPods(ctx context.Context, names []string) error {
 			Spec: corev1.PodSpec{
 				NodeName: name, TerminationGracePeriodSeconds: &grace,
 				Containers: []corev1.Container{{
-					Name: "tools", Image: build.ToolsImage, ImagePullPolicy: corev1.PullNever, Command: []string{"sleep", "infinity"},
+					Name: "tools", Image: build.ToolsImage, ImagePullPolicy: corev1.PullIfNotPresent, Command: []string{"sleep", "infinity"},
 				}},
 			},
 		})

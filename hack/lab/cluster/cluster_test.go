@@ -88,6 +88,7 @@ func TestConfig_InvalidSettingsAreRefused(t *testing.T) {
 		"no node":               func(c *Config) { c.Nodes = 0 },
 		"two control planes":    func(c *Config) { c.ControlPlanes = 2 },
 		"fewer nodes than that": func(c *Config) { c.ControlPlanes, c.Nodes = 3, 2 },
+		"VMs with another init": func(c *Config) { c.VMNodes, c.VMInit = 1, "upstart" },
 		"VMs with the bridge":   func(c *Config) { c.VMNodes, c.CNI = 1, CNIBridge },
 		"unknown network":       func(c *Config) { c.CNI = "x" },
 		"unknown families":      func(c *Config) { c.Families = "ipv5" },
@@ -294,5 +295,51 @@ func TestLab_ProductOfAnotherCheckoutHasItsOwnImage(t *testing.T) {
 	l.bin.Product = t.TempDir()
 	if got := l.productImage(); got == own || filepath.Dir(got) != l.path("images") {
 		t.Errorf("the other image is %s", got)
+	}
+}
+
+// A node that boots with systemd pulls its images from fabric, and is given other addresses while it is off.
+func TestSystemd_NodePullsFromRegistryAndMoves(t *testing.T) {
+	l := lab(t, func(c *Config) { c.Name, c.Nodes, c.VMNodes, c.VMInit = "no-such-lab", 1, 1, InitSystemd })
+	var names []string
+	for _, service := range l.services(fabric) {
+		names = append(names, service.Name)
+	}
+	if want := []string{"registry"}; !slices.Equal(names, want) {
+		t.Errorf("services of fabric: %v, want %v", names, want)
+	}
+	ca, err := openAuthority(l.path("pki"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for node, mirrored := range map[string]bool{"ovn-control-plane": false, "ovn-smartnic": true} {
+		dir := t.TempDir()
+		if err := l.nodeFiles(node, dir, ca); err != nil {
+			t.Fatal(err)
+		}
+		config, err := os.ReadFile(filepath.Join(dir, "containerd.toml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hosts, _ := os.ReadFile(filepath.Join(dir, "certs.d/_default/hosts.toml"))
+		if strings.Contains(string(config), "config_path = '/etc/kubernetes/certs.d'") != mirrored || strings.Contains(string(hosts), "http://172.18.0.1:5000") != mirrored {
+			t.Errorf("%s: containerd.toml\n%s\nhosts.toml\n%s", node, config, hosts)
+		}
+	}
+	address := netip.MustParseAddr("172.18.0.77")
+	for node, addrs := range map[string][]netip.Addr{"ovn-control-plane": {address}, "ovn-smartnic": {address, address}} {
+		if err := l.move(node, addrs); err == nil {
+			t.Errorf("%s moved to %v", node, addrs)
+		}
+	}
+	if err := l.move("ovn-smartnic", []netip.Addr{address}); err != nil {
+		t.Fatal(err)
+	}
+	again := lab(t, func(c *Config) { *c = l.cfg; c.Moved = nil })
+	if err := again.keepState(); err != nil {
+		t.Fatal(err)
+	}
+	if got := join(again.cfg.Addresses("ovn-smartnic")); got != address.String() {
+		t.Errorf("the address of another run of the lab is %s", got)
 	}
 }

@@ -28,26 +28,32 @@ const (
 
 const apiPort = 6443
 
+// InitSystemd is Config.VMInit for nodes that boot with systemd from a disk of their own, and pull their images.
+const InitSystemd = "systemd"
+
 // Config describes a lab. Of the prefixes those of Families are used.
 type Config struct {
-	Name          string         // several labs may run at once, by name
-	Workdir       string         // state on disk: some GB; kubeconfig and logs are here
-	ControlPlanes int            // 1 or 3: the first of the nodes, each with etcd and an API server
-	Nodes         int            // of the control plane and workers
-	VMNodes       int            // further nodes, which are VMs with a simulated SmartNIC
-	Families      string         // ipv4, dual or ipv6
-	Subnets       []netip.Prefix // of the fabric
-	PodCIDRs      []netip.Prefix
-	ServiceCIDRs  []netip.Prefix
-	CNI           string
-	Multus        bool      `json:",omitempty"` // beside ovn-offload
-	Suite         string    // of Debian, for OVS and OVN in the image; "": the default
-	Repo          string    `json:"-"` // root of the repository
-	Product       string    `json:"-"` // checkout whose chart and image are installed; "": Repo
-	CacheDir      string    `json:"-"`
-	ChartValues   []string  `json:"-"` // PATH=VALUE, over those of the lab
-	Command       string    `json:"-"` // the lab's binary, executed as init of machines
-	Out           io.Writer `json:"-"` // progress
+	Name          string // several labs may run at once, by name
+	Workdir       string // state on disk: some GB; kubeconfig and logs are here
+	ControlPlanes int    // 1 or 3: the first of the nodes, each with etcd and an API server
+	Nodes         int    // of the control plane and workers
+	VMNodes       int    // further nodes, which are VMs with a simulated SmartNIC
+	VMInit        string `json:",omitempty"` // of these nodes: "", the lab's own, or InitSystemd
+	// Moved are addresses that nodes have been given in the place of theirs.
+	Moved        map[string][]netip.Addr `json:",omitempty"`
+	Families     string                  // ipv4, dual or ipv6
+	Subnets      []netip.Prefix          // of the fabric
+	PodCIDRs     []netip.Prefix
+	ServiceCIDRs []netip.Prefix
+	CNI          string
+	Multus       bool      `json:",omitempty"` // beside ovn-offload
+	Suite        string    // of Debian, for OVS and OVN in the image; "": the default
+	Repo         string    `json:"-"` // root of the repository
+	Product      string    `json:"-"` // checkout whose chart and image are installed; "": Repo
+	CacheDir     string    `json:"-"`
+	ChartValues  []string  `json:"-"` // PATH=VALUE, over those of the lab
+	Command      string    `json:"-"` // the lab's binary, executed as init of machines
+	Out          io.Writer `json:"-"` // progress
 }
 
 // Defaults is the lab of `make lab`, of the repository that dir is in.
@@ -120,6 +126,9 @@ func (c *Config) validateNodes() error {
 	if c.VMNodes < 0 || c.VMNodes > 4 || c.VMNodes > 0 && c.CNI != CNIOffload {
 		return fmt.Errorf("%d nodes that are VMs: want 0 to 4, and the network %s", c.VMNodes, CNIOffload)
 	}
+	if c.VMInit != "" && c.VMInit != InitSystemd {
+		return fmt.Errorf("init %q of nodes that are VMs: want %s or none", c.VMInit, InitSystemd)
+	}
 	return nil
 }
 
@@ -184,9 +193,18 @@ func (c *Config) VMNames() []string { return numbered("ovn-smartnic", c.VMNodes)
 // isVM: it is one of VMNames.
 func (c *Config) isVM(machine string) bool { return slices.Contains(c.VMNames(), machine) }
 
+// pulls: there are nodes that pull their images from the registry.
+func (c *Config) pulls() bool { return c.VMInit == InitSystemd }
+
+// hasSystemd: it is one of VMNames, and boots with systemd.
+func (c *Config) hasSystemd(machine string) bool { return c.pulls() && c.isVM(machine) }
+
 // Addresses are those of a node, of Outside or of balancer on the fabric, one a family; of the gateway for any other
 // name.
 func (c *Config) Addresses(machine string) []netip.Addr {
+	if moved := c.Moved[machine]; moved != nil {
+		return moved
+	}
 	number := byte(1)
 	switch machine {
 	case Outside:

@@ -91,7 +91,7 @@ func (l *Lab) readFingerprints() error {
 func (l *Lab) unpackImages(ctx context.Context) error {
 	var missing []string
 	for _, node := range l.cfg.NodeNames() {
-		if !isDir(l.imported(node)) {
+		if !isDir(l.imported(node)) && !l.cfg.hasSystemd(node) {
 			missing = append(missing, node)
 		}
 	}
@@ -178,7 +178,7 @@ cp -a "$from/imported" "$to/"`
 
 // loadAll imports what nodes do not have: images that were built again.
 func (l *Lab) loadAll(ctx context.Context) error {
-	return l.eachNode(ctx, func(ctx context.Context, node *machine.Machine) error {
+	err := l.eachNode(ctx, func(ctx context.Context, node *machine.Machine) error {
 		for _, image := range l.images() {
 			mark := filepath.Join(l.imported(node.Name), l.fingerprints[image])
 			if _, err := os.Stat(mark); err == nil {
@@ -196,15 +196,22 @@ func (l *Lab) loadAll(ctx context.Context) error {
 		}
 		return nil
 	})
+	if err != nil {
+		return err
+	}
+	return l.push(ctx)
 }
 
-// Load imports an image archive into every node.
+// Load imports an image archive into every node. Nodes that pull their images find it in the registry.
 func (l *Lab) Load(ctx context.Context, archive string) error {
 	archive, err := filepath.Abs(archive)
 	if err != nil {
 		return err
 	}
-	return l.eachNode(ctx, func(ctx context.Context, node *machine.Machine) error { return l.load(ctx, node, archive) })
+	if err := l.eachNode(ctx, func(ctx context.Context, node *machine.Machine) error { return l.load(ctx, node, archive) }); err != nil {
+		return err
+	}
+	return l.push(ctx)
 }
 
 func (l *Lab) load(ctx context.Context, node *machine.Machine, archive string) error {
@@ -221,6 +228,7 @@ func (l *Lab) load(ctx context.Context, node *machine.Machine, archive string) e
 	return nil
 }
 
+// eachNode is about nodes into which images are imported.
 func (l *Lab) eachNode(ctx context.Context, do func(context.Context, *machine.Machine) error) error {
 	nodes, err := l.nodes()
 	if err != nil {
@@ -228,6 +236,9 @@ func (l *Lab) eachNode(ctx context.Context, do func(context.Context, *machine.Ma
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	for _, node := range nodes {
+		if l.cfg.hasSystemd(node.Name) {
+			continue
+		}
 		group.Go(func() error { return do(ctx, node) })
 	}
 	return group.Wait()

@@ -204,7 +204,7 @@ func (l *Lab) keepState() error {
 		return err
 	}
 	// Nodes that are VMs may come later.
-	l.cfg.VMNodes = max(l.cfg.VMNodes, saved.Config.VMNodes)
+	l.cfg.VMNodes, l.cfg.Moved = max(l.cfg.VMNodes, saved.Config.VMNodes), saved.Config.Moved
 	saved.Config.VMNodes = l.cfg.VMNodes
 	want, err := json.Marshal(l.cfg)
 	if err != nil {
@@ -250,6 +250,9 @@ func (l *Lab) spec(name string) machine.Spec {
 	}}
 	if l.cfg.isVM(name) {
 		return l.virtual(spec)
+	}
+	if name == fabric && l.cfg.pulls() {
+		spec.Root = l.bin.Bench.Root // has a registry
 	}
 	if modules := "/lib/modules"; isDir(modules) {
 		spec.Binds = append(spec.Binds, machine.Bind{From: modules, To: "/usr/lib/modules", ReadOnly: true})

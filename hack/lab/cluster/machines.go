@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -62,7 +63,7 @@ func (l *Lab) writeAccess(ca *authority) error {
 // services are what the init of a machine keeps running.
 func (l *Lab) services(name string) []machine.Service {
 	if name == fabric {
-		return l.balancerServices()
+		return append(l.balancerServices(), l.registryServices()...)
 	}
 	services := nodeServices(name, l.cfg.Addresses(name))
 	kubelet := &services[len(services)-1]
@@ -142,7 +143,7 @@ func (l *Lab) entrance() string {
 // files writes what the services of a machine read.
 func (l *Lab) files(name, dir string, ca *authority) error {
 	if name == fabric {
-		return l.balancerFiles(dir, ca)
+		return errors.Join(l.balancerFiles(dir, ca), l.registryFiles(dir))
 	}
 	if !slices.Contains(l.cfg.NodeNames(), name) {
 		return nil

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -43,9 +44,13 @@ func (l *Lab) PowerOff(name string) error {
 	return machine.RemoveCgroups(l.cfg.Name, name)
 }
 
-// PowerOn starts a node that was switched off; the node boots with its disk.
-func (l *Lab) PowerOn(ctx context.Context, name string) error {
+// PowerOn starts a node that was switched off; the node boots with its disk. With moved, one of each family, a node with
+// systemd has these addresses from now on.
+func (l *Lab) PowerOn(ctx context.Context, name string, moved ...netip.Addr) error {
 	if err := l.isOff(name); err != nil {
+		return err
+	}
+	if err := l.move(name, moved); err != nil {
 		return err
 	}
 	hub, err := l.find(fabric)
@@ -89,12 +94,37 @@ func (l *Lab) Erase(name, directory string) error {
 	if l.cfg.ControlPlanes == 1 && slices.Contains(l.cfg.ControlNodes(), name) {
 		return fmt.Errorf("erasing %s: its disk is the only one with the cluster's state", name)
 	}
-	upper := l.spec(name).Upper()
+	spec := l.spec(name)
+	if l.cfg.hasSystemd(name) {
+		if directory == "" {
+			return os.RemoveAll(spec.Disk())
+		}
+		return spec.Erase(directory)
+	}
+	upper := spec.Upper()
 	if directory != "" {
 		return os.RemoveAll(filepath.Join(upper, filepath.Join("/", directory)))
 	}
 	// PowerOn unpacks images for a node that has none.
 	return errors.Join(os.RemoveAll(l.imported(name)), os.RemoveAll(upper), os.RemoveAll(l.path("machines", name, "snapshots")))
+}
+
+// move gives a node with systemd other addresses, of which its kubelet has a certificate.
+func (l *Lab) move(name string, addrs []netip.Addr) error {
+	if len(addrs) == 0 {
+		return nil
+	}
+	if !l.cfg.hasSystemd(name) || len(addrs) != len(l.cfg.Subnets) {
+		return fmt.Errorf("moving %s to %v: want a node with systemd, and %d addresses", name, addrs, len(l.cfg.Subnets))
+	}
+	if l.cfg.Moved == nil {
+		l.cfg.Moved = map[string][]netip.Addr{}
+	}
+	l.cfg.Moved[name] = addrs
+	if err := os.RemoveAll(filepath.Join(l.spec(name).Config(), "kubelet.crt")); err != nil {
+		return err
+	}
+	return l.writeState()
 }
 
 func (l *Lab) isNode(name string) error {

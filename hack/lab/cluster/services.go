@@ -54,7 +54,10 @@ func (l *Lab) nodeFiles(node, dir string, ca *authority) error {
 	if err := os.WriteFile(filepath.Join(dir, "kubelet.json"), encoded, 0o644); err != nil {
 		return err
 	}
-	return writeContainerdConfig(dir)
+	if err := writeContainerdConfig(dir); err != nil || !l.cfg.hasSystemd(node) {
+		return err
+	}
+	return l.mirrorFiles(dir)
 }
 
 func writeContainerdConfig(dir string) error {

@@ -33,6 +33,7 @@ type benchFiles struct {
 	Kernel string // what QEMU boots
 	Module string
 	Init   string
+	Root   string `json:",omitempty"` // of VMs with systemd
 }
 
 func (l *Lab) buildBench(ctx context.Context) error {
@@ -48,7 +49,12 @@ func (l *Lab) buildBench(ctx context.Context) error {
 		return err
 	}
 	b.Kernel = kernel.Image
-	if b.Module, err = l.cache.Swsim(ctx, kernel); err != nil {
+	if l.cfg.pulls() {
+		b.Root, err = l.cache.SystemdRoot(ctx)
+	} else {
+		b.Module, err = l.cache.Swsim(ctx, kernel)
+	}
+	if err != nil {
 		return err
 	}
 	b.Init = l.path("vm", vm.InitFile)
@@ -68,6 +74,11 @@ func (l *Lab) virtual(spec machine.Spec) machine.Spec {
 		v.Addresses = append(v.Addresses, netip.PrefixFrom(addr, l.cfg.Subnets[i].Bits()))
 	}
 	spec.VM = v
+	if l.cfg.pulls() {
+		v.Systemd, v.Config.Reboots, v.Config.Root = true, true, b.Root
+		v.Config.NICs, v.VFs, v.Module, v.Config.Files = 0, 0, "", []string{l.cfg.Command}
+		return spec
+	}
 	spec.Binds = append(spec.Binds, machine.Bind{From: filepath.Join(spec.Dir, "snapshots"), To: machine.SnapshotsShare, ReadOnly: true})
 	return spec
 }

@@ -33,7 +33,7 @@ func guest(spec Spec) error {
 		{"mounting containerd's directory", containerdStore},
 		{"setting the host name", func() error { return unix.Sethostname([]byte(spec.Name)) }},
 		{"setting the kernel up", kernelSettings},
-		{"laying the cables", cables},
+		{"laying the cables", func() error { return cables(true) }},
 		{"setting the network up", func() error { return uplink(spec.VM) }},
 		{"making directories", func() error { return os.MkdirAll("/run/netns", 0o755) }},
 	} {
@@ -92,9 +92,9 @@ func containerdStore() error {
 	return unix.Mount(snapshots, snapshotsDir, "", unix.MS_BIND|unix.MS_REC, "")
 }
 
-// cables joins the far end of the first NIC's cable to the card that leads to
-// the fabric, in a namespace of their own.
-func cables() error {
+// cables moves the card for commands into a namespace of its own. With simulated NICs the far end of the first one's cable
+// joins the card that leads to the fabric, there.
+func cables(simulated bool) error {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return err
@@ -121,7 +121,7 @@ func cables() error {
 		case mac == vm.ControlMAC:
 			network := &net.IPNet{IP: net.ParseIP(vm.ControlAddress), Mask: net.CIDRMask(24, 32)}
 			err = lay(handle, far, link, func(l netlink.Link) error { return handle.AddrAdd(l, &netlink.Addr{IPNet: network}) })
-		case mac == vm.CableMAC(0) || attrs.Name == cableOfNIC:
+		case simulated && (mac == vm.CableMAC(0) || attrs.Name == cableOfNIC):
 			err = lay(handle, far, link, func(l netlink.Link) error { return handle.LinkSetMaster(l, bridge) })
 		}
 		if err != nil {

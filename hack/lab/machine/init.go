@@ -13,14 +13,17 @@ import (
 
 // Run is a machine's init, in two stages that are executed one after the other:
 // "join" enters the cgroups, "run" does the rest and never returns while the machine lives.
-// With a VM "run" is QEMU's parent, and "guest" does the rest in the VM.
+// With a VM "run" is QEMU's parent, and "guest" does the rest in the VM, or "prepare" before systemd.
 func Run(stage, encoded string) error {
 	var spec Spec
 	if err := json.Unmarshal([]byte(encoded), &spec); err != nil {
 		return fmt.Errorf("reading the machine's description: %w", err)
 	}
-	if stage == "guest" {
+	switch stage {
+	case "guest":
 		return guest(spec)
+	case "prepare":
+		return prepare(spec)
 	}
 	if os.Getpid() != 1 {
 		return errors.New("machine: this verb is for the lab's own use")
@@ -40,6 +43,11 @@ func Run(stage, encoded string) error {
 	if spec.VM != nil {
 		return virtual(spec, ready)
 	}
+	return namespaces(spec, ready)
+}
+
+// namespaces is the init of a machine that is nothing else.
+func namespaces(spec Spec, ready *os.File) error {
 	if err := mounts(spec); err != nil {
 		return err
 	}

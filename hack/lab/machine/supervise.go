@@ -18,7 +18,8 @@ import (
 
 const (
 	servicesName = "services.json"
-	servicesFile = "/etc/kubernetes/" + servicesName
+	configDir    = "/etc/kubernetes"
+	servicesFile = configDir + "/" + servicesName
 	maxBackoff   = 5 * time.Second
 )
 

@@ -24,8 +24,11 @@ type VM struct {
 	// Module is the NICs' driver, one of Config.Files; Command the lab's binary, another.
 	Module, Command string
 	VFs             int // of the first NIC, which is in switchdev mode
-	Addresses       []netip.Prefix
-	Gateways        []netip.Addr
+	// Systemd makes the machine one that boots with systemd, from a disk that stays. Its NIC is the card of its cable; the
+	// services are units. No image is on its disk before it has pulled one.
+	Systemd   bool
+	Addresses []netip.Prefix
+	Gateways  []netip.Addr
 }
 
 // controlPort is where commands are taken, in the VM and where its QEMU runs.
@@ -67,6 +70,11 @@ func virtual(spec Spec, ready *os.File) error {
 	cfg := spec.VM.Config
 	cfg.Control, cfg.Console = controlPort, spec.console()
 	cfg.Cables = []*os.File{os.NewFile(4, "cable")}
+	if spec.VM.Systemd {
+		if cfg.Drive, err = spec.drive(); err != nil {
+			return err
+		}
+	}
 	if _, err := ready.Write([]byte{1}); err != nil {
 		return err
 	}
@@ -86,11 +94,14 @@ func (s Spec) job() (vm.Job, error) {
 	if err != nil {
 		return vm.Job{}, err
 	}
+	if s.VM.Systemd {
+		return s.hostJob(string(encoded)), nil
+	}
 	job := vm.Job{
 		Args:   []string{filepath.Base(s.VM.Command), "machine", "guest", string(encoded)},
 		Module: filepath.Base(s.VM.Module), VFs: s.VM.VFs, Switchdev: true, Bare: s.VM.Config.NICs - 1,
 		Shares: []vm.Share{
-			{From: s.Config(), To: "/etc/kubernetes"},
+			{From: s.Config(), To: configDir},
 			{From: s.Logs(), To: "/var/log", Writable: true},
 			{From: filepath.Join(s.Upper(), containerdDir), To: storeShare},
 		},

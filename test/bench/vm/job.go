@@ -21,6 +21,8 @@ const (
 	OutputPort = "/dev/vport0p1"
 	// FilesDir is where Job.Files are in the machine, and first in PATH.
 	FilesDir = "/job/" + filesDir
+	// Drive is the machine's device for Config.Drive.
+	Drive = "/dev/vda"
 	// DiskDir is a directory of the host that outlives the machine.
 	DiskDir = "/disk"
 )
@@ -39,8 +41,14 @@ type Job struct {
 	VFs       int
 	Switchdev bool
 	Bare      int
-	// Systemd makes systemd the first process; the command is then a unit of it.
+	// Systemd makes systemd the first process; the command is then a unit of it. With Prepare there is no such unit:
+	// that command runs before systemd, and what units there are is its affair.
 	Systemd bool
+	Prepare []string
+	// Disk says that everything the machine changes is on Config.Drive, and is there at the next boot. Apart are
+	// directories that are on the disk itself; for the others the disk is a layer over the root file system.
+	Disk  bool
+	Apart []string
 	// Shares are directories of the host. The tag of the n-th is ShareTag(n).
 	Shares []Share
 }

@@ -28,6 +28,10 @@ type Config struct {
 	Timeout time.Duration
 	// Console is a file for what the kernel says, when not "".
 	Console string
+	// Drive is a file with an ext4 file system, which outlives the machine. "": there is none.
+	Drive string
+	// Reboots: a machine that reboots does so, with the same job. Otherwise it ends.
+	Reboots bool
 	// Cables are open taps, each a network card in the machine: CableMAC(n).
 	Cables []*os.File `json:"-"`
 	// Control is a TCP port of 127.0.0.1 where QEMU runs that leads to the same
@@ -167,7 +171,7 @@ func copyFile(from, to string) error {
 func arguments(cfg Config, job Job, dir string) []string {
 	args := []string{
 		"qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1",
-		"-m", strconv.Itoa(cfg.Memory), "-display", "none", "-nodefaults", "-no-user-config", "-no-reboot",
+		"-m", strconv.Itoa(cfg.Memory), "-display", "none", "-nodefaults", "-no-user-config",
 		"-device", "intel-iommu",
 		"-serial", "file:" + cfg.Console, "-kernel", cfg.Kernel,
 		"-append", "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off tsc=reliable no_timer_check random.trust_cpu=on" +
@@ -176,6 +180,12 @@ func arguments(cfg Config, job Job, dir string) []string {
 			" intel_iommu=on bonding.max_bonds=0 dummy.numdummies=0 init=/" + InitFile,
 		"-chardev", "file,id=output,path=/dev/stdout", "-device", "virtio-serial", "-device", "virtserialport,chardev=output,name=output",
 		"-device", "virtio-rng-pci",
+	}
+	if !cfg.Reboots {
+		args = append(args, "-no-reboot")
+	}
+	if cfg.Drive != "" { // a power cut loses what the machine has not written, and the host loses nothing
+		args = append(args, "-drive", "if=virtio,format=raw,cache=unsafe,file="+cfg.Drive)
 	}
 	args = append(args, share(JobTag, dir, "off")...)
 	args = append(args, share(RootTag, cfg.Root, "on")...)

@@ -5,6 +5,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,7 +41,7 @@ func TestSweep_RemovesDirectoriesOfEndedProcesses(t *testing.T) {
 
 func TestJob_RoundTripWithItsStatus(t *testing.T) {
 	dir := t.TempDir()
-	job := Job{Args: []string{"sh", "-c", "exit 3"}, Dir: "/src", Module: "swsim.ko", VFs: 2, Switchdev: true, Shares: []Share{{From: "/a", To: "/b", Writable: true}}}
+	job := Job{Args: []string{"sh", "-c", "exit 3"}, Dir: "/src", Module: "swsim.ko", VFs: 2, Switchdev: true, Disk: true, Apart: []string{"/c"}, Shares: []Share{{From: "/a", To: "/b", Writable: true}}}
 	if err := writeJob(dir, job); err != nil {
 		t.Fatal(err)
 	}
@@ -76,6 +77,19 @@ func TestKernelBug_IsFoundInConsole(t *testing.T) {
 	} {
 		if got := kernelBug.MatchString(text); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
+		}
+	}
+}
+
+func TestArguments_DriveAndReboot(t *testing.T) {
+	for _, stays := range []bool{false, true} {
+		cfg := Config{Reboots: stays}
+		if stays {
+			cfg.Drive = "/a/disk.img"
+		}
+		args := strings.Join(arguments(cfg, Job{}, "/d"), " ")
+		if strings.Contains(args, "-no-reboot") == stays || strings.Contains(args, "file=/a/disk.img") != stays {
+			t.Errorf("with a disk: %v: %s", stays, args)
 		}
 	}
 }

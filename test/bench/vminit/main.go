@@ -69,7 +69,7 @@ func setUp() (vm.Job, error) {
 	if err != nil {
 		return job, err
 	}
-	if err := enterRoot(); err != nil {
+	if err := enterRoot(job); err != nil {
 		return job, fmt.Errorf("mounting the root file system: %w", err)
 	}
 	for _, m := range mounts() {
@@ -140,18 +140,29 @@ func mounts() []mount {
 	}
 }
 
-// enterRoot makes the host's read-only tree, with the machine's memory over it,
+// changes mounts what is over the root file system: the machine's memory, or its disk.
+func changes(job vm.Job, at string) error {
+	if !job.Disk {
+		return (mount{"memory", at, "tmpfs", 0, "size=80%"}).mount()
+	}
+	if err := (mount{"devtmpfs", "/dev", "devtmpfs", 0, ""}).mount(); err != nil {
+		return err
+	}
+	return (mount{vm.Drive, at, "ext4", 0, ""}).mount()
+}
+
+// enterRoot makes the host's read-only tree, with the machine's memory or disk over it,
 // the root; the directory of the job comes along.
-func enterRoot() error {
+func enterRoot(job vm.Job) error {
 	const stage = "/tmp"
-	if err := (mount{"memory", stage, "tmpfs", 0, "size=80%"}).mount(); err != nil {
+	if err := changes(job, stage); err != nil {
 		return err
 	}
 	if err := ninep(vm.RootTag, stage+"/lower").mount(); err != nil {
 		return err
 	}
 	for _, dir := range []string{"/upper", "/work", "/root"} {
-		if err := os.Mkdir(stage+dir, 0o755); err != nil {
+		if err := os.MkdirAll(stage+dir, 0o755); err != nil {
 			return err
 		}
 	}
@@ -159,9 +170,16 @@ func enterRoot() error {
 	if err := (mount{"root", stage + "/root", "overlay", 0, layers}).mount(); err != nil {
 		return err
 	}
-	job := stage + "/root" + jobDir
-	if err := (mount{"/", job, "", unix.MS_BIND, ""}).mount(); err != nil {
+	if err := (mount{"/", stage + "/root" + jobDir, "", unix.MS_BIND, ""}).mount(); err != nil {
 		return err
+	}
+	for _, dir := range job.Apart {
+		if err := os.MkdirAll(stage+"/apart"+dir, 0o755); err != nil {
+			return err
+		}
+		if err := (mount{stage + "/apart" + dir, stage + "/root" + dir, "", unix.MS_BIND, ""}).mount(); err != nil {
+			return err
+		}
 	}
 	if err := os.Chdir(stage + "/root"); err != nil {
 		return err

@@ -25,11 +25,14 @@ StandardOutput=journal+console
 `
 
 // files are those of systemd. Without KVM and beside other tests a service may need minutes to start or to answer.
-func files(units string) map[string]string {
+func files(units string, job vm.Job) map[string]string {
 	files := map[string]string{
 		"/run/systemd/system.conf.d/bench.conf": "[Manager]\nDefaultTimeoutStartSec=20min\nDefaultDeviceTimeoutSec=20min\n",
-		units + "/bench-job.service":            unit,
-		units + "/bench.target":                 "[Unit]\nRequires=multi-user.target\nAfter=multi-user.target\nWants=bench-job.service\n",
+		units + "/bench.target":                 "[Unit]\nRequires=multi-user.target\nAfter=multi-user.target\n",
+	}
+	if len(job.Prepare) == 0 {
+		files[units+"/bench-job.service"] = unit
+		files[units+"/bench.target"] += "Wants=bench-job.service\n"
 	}
 	for _, watched := range []string{"journald", "udevd", "logind"} {
 		files[units+"/systemd-"+watched+".service.d/bench.conf"] = "[Service]\nWatchdogSec=0\nTimeoutStartSec=20min\n"
@@ -41,7 +44,8 @@ func files(units string) map[string]string {
 func slow() []string {
 	return []string{
 		"ldconfig.service", "systemd-journal-catalog-update.service", "systemd-hwdb-update.service", "systemd-update-done.service",
-		"serial-getty@ttyS0.service", "openvswitch-switch.service", "haproxy.service", "NetworkManager-wait-online.service",
+		"serial-getty@ttyS0.service", "openvswitch-switch.service", "haproxy.service", "docker-registry.service",
+		"NetworkManager-wait-online.service",
 	}
 }
 
@@ -62,12 +66,8 @@ func keep(dir, kept string) error {
 	return nil
 }
 
-// systemd makes systemd the first process, with the job as a unit. The NICs have their driver before, as from an initrd,
-// and what systemd calls the host's own units and network configuration is on the disk that stays.
-func systemd(job vm.Job) error {
-	if err := nics(job); err != nil {
-		return err
-	}
+// keepOwn has what systemd calls the host's own units and network configuration in the directory that stays.
+func keepOwn() error {
 	for _, dir := range []string{"/etc/systemd/system", "/etc/NetworkManager/system-connections", "/var/lib/ovn-offload"} {
 		kept := filepath.Join(vm.DiskDir, dir)
 		if err := keep(dir, kept); err != nil {
@@ -77,8 +77,30 @@ func systemd(job vm.Job) error {
 			return err
 		}
 	}
+	return nil
+}
+
+// prepare makes the machine what its job says, before systemd.
+func prepare(job vm.Job) error {
+	if len(job.Prepare) == 0 {
+		return keepOwn()
+	}
+	if out, err := exec.Command(job.Prepare[0], job.Prepare[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("preparing the machine: %w: %s", err, out)
+	}
+	return nil
+}
+
+// systemd makes systemd the first process. The NICs have their driver before, as from an initrd.
+func systemd(job vm.Job) error {
+	if err := nics(job); err != nil {
+		return err
+	}
+	if err := prepare(job); err != nil {
+		return err
+	}
 	const units = "/run/systemd/system"
-	for path, text := range files(units) {
+	for path, text := range files(units, job) {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			return err
 		}
