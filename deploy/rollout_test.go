@@ -1,6 +1,7 @@
 package deploy
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -21,9 +22,13 @@ func TestDaemonSets_RollOutGoesOnWithNodesDown(t *testing.T) {
 		}
 		each(objects, func(d *appsv1.DaemonSet) {
 			seen++
-			most, err := intstr.GetScaledValueFromIntOrPercent(d.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable, nodes, true)
+			limit := d.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable
+			if surge := d.Spec.UpdateStrategy.RollingUpdate.MaxSurge; surge != nil {
+				limit = surge // of a node that is down the new pod is not Ready
+			}
+			most, err := intstr.GetScaledValueFromIntOrPercent(limit, nodes, true)
 			if err != nil || most <= down {
-				t.Errorf("%s: with %d of %d nodes down no pod is replaced: %d may be unavailable, %v", d.Name, down, nodes, most, err)
+				t.Errorf("%s: with %d of %d nodes down no pod is replaced: the limit is %d, %v", d.Name, down, nodes, most, err)
 			}
 		})
 	}
@@ -32,7 +37,8 @@ func TestDaemonSets_RollOutGoesOnWithNodesDown(t *testing.T) {
 	}
 }
 
-// TestRender_UpdateStrategyOfDaemonSets: all DaemonSets of nodes have the strategy of the values.
+// TestRender_UpdateStrategyOfDaemonSets: all DaemonSets of nodes have the strategy of the values. A pod of Open vSwitch is
+// beside the one that it replaces, so that its image is there before the node loses its network.
 func TestRender_UpdateStrategyOfDaemonSets(t *testing.T) {
 	const all = "dpuHosts: {enabled: true}\ndpus: {enabled: true}\n"
 	for text, want := range map[string]string{
@@ -54,9 +60,13 @@ func TestRender_UpdateStrategyOfDaemonSets(t *testing.T) {
 			got[set.Name] = string(set.Spec.UpdateStrategy.Type)
 			if rolling := set.Spec.UpdateStrategy.RollingUpdate; rolling != nil {
 				got[set.Name] += " " + rolling.MaxUnavailable.String()
+				if rolling.MaxSurge != nil {
+					got[set.Name] += " surge " + rolling.MaxSurge.String()
+				}
 			}
 		}
-		wanted := map[string]string{"ovs-node": want, "ovnkube-node": want, "ovnkube-node-dpu-host": want, "ovnkube-node-dpu": want}
+		surge := strings.Replace(want, "RollingUpdate ", "RollingUpdate 0 surge ", 1)
+		wanted := map[string]string{"ovs-node": surge, "ovnkube-node": want, "ovnkube-node-dpu-host": want, "ovnkube-node-dpu": want}
 		if diff := cmp.Diff(wanted, got); diff != "" {
 			t.Errorf("%q: %s", text, diff)
 		}

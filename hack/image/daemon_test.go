@@ -1,10 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
@@ -52,36 +54,54 @@ func pid(t *testing.T, dir, name string) int {
 
 func startOVS(t *testing.T, dir string) *exec.Cmd {
 	t.Helper()
+	cmd, _ := startContainer(t, dir, "netdev")
+	eventually(t, "OVS is ready", func() bool { return daemon(t.Context(), dir, "ready", "ovs").Run() == nil })
+	return cmd
+}
+
+// startContainer starts a container of Open vSwitch, and gives what it says until now.
+func startContainer(t *testing.T, dir, datapath string) (cmd *exec.Cmd, said func() string) {
+	t.Helper()
 	if _, err := os.Stat(filepath.Join(dir, "boot_id")); err != nil {
 		boot(t, dir, "first")
 	}
-	cmd := daemon(context.Background(), dir, "ovs", "netdev")
+	cmd = daemon(context.Background(), dir, "ovs", datapath)
 	// The bridges' taps outlive a switch that is killed, and so stay out of the machine's own network.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Cloneflags: syscall.CLONE_NEWNET}
-	var log bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &log, &log
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	said = func() string {
+		text, _ := os.ReadFile(log.Name())
+		return string(text)
+	}
+	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
+		_ = log.Close()
 		if t.Failed() {
-			t.Log(log.String())
+			t.Log(said())
 		}
 	})
-	eventually(t, "OVS is ready", func() bool { return daemon(t.Context(), dir, "ready", "ovs").Run() == nil })
-	return cmd
+	return cmd, said
 }
 
 // agent writes a script in place of the agent's binary, which records its arguments and the running daemons of OVS.
 func agent(t *testing.T, dir string) {
 	t.Helper()
-	script := fmt.Sprintf(`#!/bin/sh
-echo "$@" >%[1]s/called
-for daemon in ovsdb-server ovs-vswitchd; do kill -0 "$(cat %[1]s/run/$daemon.pid)" && echo "with $daemon" >>%[1]s/called; done
-`, dir)
-	if err := os.WriteFile(filepath.Join(dir, "ovn-offload-agent"), []byte(script), 0o755); err != nil {
+	script(t, dir, "ovn-offload-agent", fmt.Sprintf(`echo "$@" >%[1]s/called
+for daemon in ovsdb-server ovs-vswitchd; do kill -0 "$(cat %[1]s/run/$daemon.pid)" && echo "with $daemon" >>%[1]s/called; done`, dir))
+}
+
+// script replaces a program of the containers.
+func script(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+text+"\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -102,6 +122,133 @@ func vsctl(t *testing.T, dir string, args ...string) string {
 		t.Fatalf("ovs-vsctl %v: %v: %s", args, err, out)
 	}
 	return strings.Join(strings.Fields(string(out)), " ")
+}
+
+// TestOVSContainer_WaitsForTheOneBefore: an upgrade starts the new container beside the old one.
+func TestOVSContainer_WaitsForTheOneBefore(t *testing.T) {
+	needOVS(t)
+	dir := t.TempDir()
+	agent(t, dir)
+	old := startOVS(t, dir)
+	switchd, server := pid(t, dir, "ovs-vswitchd"), pid(t, dir, "ovsdb-server")
+	next, said := startContainer(t, dir, "netdev")
+	eventually(t, "the new container waits", func() bool { return strings.Contains(said(), "waiting for the end") })
+	if err := daemon(t.Context(), dir, "ready", "ovs").Run(); err != nil {
+		t.Errorf("while the new container waits: %v", err)
+	}
+	// A container that waits ends at once.
+	third, saidThird := startContainer(t, dir, "netdev")
+	eventually(t, "a third container waits", func() bool { return strings.Contains(saidThird(), "waiting for the end") })
+	end(t, third)
+	time.Sleep(500 * time.Millisecond)
+	if pid(t, dir, "ovs-vswitchd") != switchd || pid(t, dir, "ovsdb-server") != server {
+		t.Error("the waiting container has changed a daemon")
+	}
+	end(t, old)
+	eventually(t, "the new container runs the daemons", func() bool {
+		return pid(t, dir, "ovs-vswitchd") != switchd && daemon(t.Context(), dir, "ready", "ovs").Run() == nil
+	})
+	end(t, next)
+}
+
+// TestOVSContainer_KernelsDatapathAtItsEnd: flows go on. The address goes back to the NIC only when no other part would
+// move it.
+func TestOVSContainer_KernelsDatapathAtItsEnd(t *testing.T) {
+	needOVS(t)
+	for name, tt := range map[string]struct {
+		agent, next bool
+		called      string
+	}{
+		"the agent runs":        {agent: true},
+		"a container waits":     {next: true},
+		"neither runs or waits": {called: "fail-back --node-name=worker --gateway-interface=eth0 --datapath=system\nwith ovsdb-server\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			agent(t, dir)
+			script(t, dir, "modprobe", "exit 0")
+			cmd, _ := startContainer(t, dir, "system")
+			eventually(t, "OVS is ready", func() bool { return daemon(t.Context(), dir, "ready", "ovs").Run() == nil })
+			if tt.agent {
+				listen(t, fmt.Sprintf("/proc/%d/ns/net", cmd.Process.Pid), "127.0.0.1:9410")
+			}
+			if tt.next {
+				_, said := startContainer(t, dir, "system")
+				eventually(t, "a container waits", func() bool { return strings.Contains(said(), "waiting for the end") })
+				time.Sleep(200 * time.Millisecond) // until it has the lock
+			}
+			end(t, cmd)
+			if called, _ := os.ReadFile(filepath.Join(dir, "called")); string(called) != tt.called {
+				t.Errorf("the agent was called with %q, want %q", called, tt.called)
+			}
+		})
+	}
+}
+
+// listen takes connections in a network namespace until the test ends.
+func listen(t *testing.T, netns, address string) {
+	t.Helper()
+	ns, err := netdev.Open(netns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = ns.Close() })
+	if err := ns.SetLink("lo", netdev.Settings{State: netdev.Up}); err != nil {
+		t.Fatal(err)
+	}
+	if err := netdevtest.Inside(netns, func() error {
+		listener, err := net.Listen("tcp", address)
+		if err == nil {
+			t.Cleanup(func() { _ = listener.Close() })
+		}
+		return err
+	}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestOVSContainer_RemovesUplinksThatHaveLeftTheDatapath: they have the host's addresses, which ovs-vswitchd would cut off.
+func TestOVSContainer_RemovesUplinksThatHaveLeftTheDatapath(t *testing.T) {
+	needOVS(t)
+	dir := t.TempDir()
+	agent(t, dir)
+	script(t, dir, "modprobe", "ip link add ovs-system type bridge; ip link add eth1 type veth peer eth0; ip link set eth1 master ovs-system")
+	start := func(datapath string) *exec.Cmd {
+		t.Helper()
+		cmd, _ := startContainer(t, dir, datapath)
+		eventually(t, "OVS is ready", func() bool { return daemon(t.Context(), dir, "ready", "ovs").Run() == nil })
+		return cmd
+	}
+	cmd := start("netdev")
+	vsctl(t, dir, "add-br", "br0")
+	for port, owner := range map[string]string{
+		"eth0": "Node/worker", "eth1": "Node/worker", "eth2": "SecondGateway/worker", "eth3": "PhysicalNetwork/p", "pod": "Pod/default/web",
+	} {
+		vsctl(t, dir, "add-port", "br0", port, "--", "set", "Interface", port, "external_ids:ovn-offload.io/owner=\""+owner+"\"")
+	}
+	end(t, cmd)
+	for _, tt := range []struct{ datapath, want string }{{"netdev", "eth0 eth1 eth2 eth3 pod"}, {"system", "eth1 eth3 pod"}} {
+		cmd := start(tt.datapath)
+		if got := vsctl(t, dir, "list-ports", "br0"); got != tt.want {
+			t.Errorf("datapath %s: ports %q, want %q", tt.datapath, got, tt.want)
+		}
+		end(t, cmd)
+	}
+}
+
+// end ends a container in its grace period.
+func end(t *testing.T, cmd *exec.Cmd) {
+	t.Helper()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	select {
+	case <-done:
+	case <-time.After(8 * time.Second):
+		t.Fatal("SIGTERM does not end the container within its grace period")
+	}
 }
 
 // TestOVSContainer_RemovesPortsOfPodsAndNICsAtBoot: a container that starts again in the same
@@ -195,16 +342,7 @@ func TestOVSContainer_RestartsKilledDaemonAndStops(t *testing.T) {
 	}
 
 	server, vswitchd := pid(t, dir, "ovsdb-server"), pid(t, dir, "ovs-vswitchd")
-	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	done := make(chan error, 1)
-	go func() { done <- cmd.Wait() }()
-	select {
-	case <-done:
-	case <-time.After(8 * time.Second):
-		t.Fatal("SIGTERM does not end the container within its grace period")
-	}
+	end(t, cmd)
 	if syscall.Kill(server, 0) == nil || syscall.Kill(vswitchd, 0) == nil {
 		t.Error("SIGTERM left a daemon running")
 	}
@@ -229,16 +367,9 @@ func TestOVSContainer_RestartsKilledDaemonAndStops(t *testing.T) {
 // goes on with what it began with.
 func TestSouthboundContainer_FollowsItsSecret(t *testing.T) {
 	dir := t.TempDir()
-	scripts := map[string]string{
-		"ovsdb-tool":   `touch "$2"`,
-		"ovsdb-server": `exec sleep 60`,
-		"ovs-appctl":   `echo "$@" >>` + dir + `/commands`,
-	}
-	for name, script := range scripts {
-		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-			t.Fatal(err)
-		}
-	}
+	script(t, dir, "ovsdb-tool", `touch "$2"`)
+	script(t, dir, "ovsdb-server", "exec sleep 60")
+	script(t, dir, "ovs-appctl", `echo "$@" >>`+dir+"/commands")
 	write := func(name, content string) {
 		t.Helper()
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {

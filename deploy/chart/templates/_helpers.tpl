@@ -229,6 +229,15 @@ annotations:
 {{ toJson $strategy }}
 {{- end }}
 
+{{/* The new pod starts beside the old one, which ends when the new one is Ready. Its image is never pulled without a network. */}}
+{{- define "ovn-offload.surgeStrategy" -}}
+{{- $strategy := dict "type" .Values.updateStrategy.type -}}
+{{- if eq .Values.updateStrategy.type "RollingUpdate" -}}
+{{- $_ := set $strategy "rollingUpdate" (dict "maxSurge" .Values.updateStrategy.maxUnavailable "maxUnavailable" 0) -}}
+{{- end -}}
+{{ toJson $strategy }}
+{{- end }}
+
 {{/* What all pods have in common. dict: root, tolerations. */}}
 {{- define "ovn-offload.podSpec" -}}
 hostNetwork: true

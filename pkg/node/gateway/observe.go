@@ -35,7 +35,7 @@ func (b *bridge) observe(ctx context.Context) (State, error) {
 		}
 	}
 	st.follow()
-	st.Boot, st.LinksChanged, st.SwitchAway = b.cfg.Boot, b.linksChanged, b.process.away()
+	st.Boot, st.LinksChanged, st.SwitchAbsent = b.cfg.Boot, b.linksChanged, b.process.absent()
 	if st.Saved == nil || st.HasBooted() {
 		st.Reachable = b.Reachable(ctx)
 	}

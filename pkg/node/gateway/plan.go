@@ -82,7 +82,7 @@ func works(cfg Config, s State, bridge string) bool {
 	if cfg.Datapath == DatapathUserspace {
 		return link.Name != "" && (!link.Up || link.Carrier)
 	}
-	return link.Name != "" && !s.SwitchAway
+	return link.Name != "" && !s.SwitchAbsent
 }
 
 // leaveDatapath gives the step after which the kernel's datapath leaves the NIC's packets to the host.

@@ -7,9 +7,9 @@ import (
 )
 
 const (
-	// awayAfter is longer than a restart of ovs-vswitchd takes whose image is at hand: flows of the kernel's datapath and of
+	// absentAfter is longer than a restart of ovs-vswitchd takes whose image is at hand: flows of the kernel's datapath and of
 	// the NIC go on meanwhile. It is shorter than the time after which a Node is NotReady.
-	awayAfter = 10 * time.Second
+	absentAfter = 10 * time.Second
 	// lookEvery is how often the process is looked for.
 	lookEvery = time.Second
 )
@@ -17,13 +17,13 @@ const (
 // switchProcess knows since when there is no process of ovs-vswitchd.
 type switchProcess struct {
 	runs func() bool // nil: not known, as if it ran
-	late atomic.Bool // at the last look the process had been away for awayAfter
+	late atomic.Bool // at the last look the process had been absent for absentAfter
 }
 
-// away says that there has been no process for awayAfter, and is none.
-func (p *switchProcess) away() bool { return p.late.Load() && !p.runs() }
+// absent says that there has been no process for absentAfter, and is none.
+func (p *switchProcess) absent() bool { return p.late.Load() && !p.runs() }
 
-// follow looks for the process until ctx ends, and calls changed when the answer of away has changed.
+// follow looks for the process until ctx ends, and calls changed when the answer of absent has changed.
 func (p *switchProcess) follow(ctx context.Context, changed func()) {
 	if p.runs == nil {
 		return
@@ -39,7 +39,7 @@ func (p *switchProcess) follow(ctx context.Context, changed func()) {
 			if p.runs() {
 				seen = now
 			}
-			if late := now.Sub(seen) >= awayAfter; late != p.late.Swap(late) {
+			if late := now.Sub(seen) >= absentAfter; late != p.late.Swap(late) {
 				changed()
 			}
 		}

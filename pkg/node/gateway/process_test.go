@@ -24,8 +24,8 @@ func newKernelBench(t *testing.T) *bench {
 	return b
 }
 
-// TestSwitchProcess_IsAwayAfterSomeSeconds: a restart of ovs-vswitchd is shorter.
-func TestSwitchProcess_IsAwayAfterSomeSeconds(t *testing.T) {
+// TestSwitchProcess_IsAbsentAfterSomeSeconds: a restart of ovs-vswitchd is shorter.
+func TestSwitchProcess_IsAbsentAfterSomeSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var runs atomic.Bool
 		var changes int
@@ -36,13 +36,13 @@ func TestSwitchProcess_IsAwayAfterSomeSeconds(t *testing.T) {
 		for _, tt := range []struct {
 			runs    bool
 			after   time.Duration
-			away    bool
+			absent  bool
 			changes int
 		}{
 			{true, time.Minute, false, 0},
-			{false, awayAfter - 2*lookEvery, false, 0},
+			{false, absentAfter - 2*lookEvery, false, 0},
 			{true, 2 * lookEvery, false, 0}, // the restart counts anew
-			{false, awayAfter - 2*lookEvery, false, 0},
+			{false, absentAfter - 2*lookEvery, false, 0},
 			{false, 4 * lookEvery, true, 1},
 			{false, time.Minute, true, 1},
 			{true, 2 * lookEvery, false, 2},
@@ -50,8 +50,8 @@ func TestSwitchProcess_IsAwayAfterSomeSeconds(t *testing.T) {
 			runs.Store(tt.runs)
 			time.Sleep(tt.after)
 			synctest.Wait()
-			if p.away() != tt.away || changes != tt.changes {
-				t.Errorf("%v with a process %v: away %v, want %v; %d changes, want %d", tt.after, tt.runs, p.away(), tt.away, changes, tt.changes)
+			if p.absent() != tt.absent || changes != tt.changes {
+				t.Errorf("%v with a process %v: absent %v, want %v; %d changes, want %d", tt.after, tt.runs, p.absent(), tt.absent, changes, tt.changes)
 			}
 		}
 		stop()
@@ -60,9 +60,9 @@ func TestSwitchProcess_IsAwayAfterSomeSeconds(t *testing.T) {
 	})
 }
 
-// TestSwitchAway_NICGetsAddressesBack: while the process is away for a restart only, nothing changes. When it is back, the
+// TestSwitchAbsent_NICGetsAddressesBack: while the process is absent for a restart only, nothing changes. When it is back, the
 // bridge has the addresses again, whether or not the start script has dropped the NIC's port.
-func TestSwitchAway_NICGetsAddressesBack(t *testing.T) {
+func TestSwitchAbsent_NICGetsAddressesBack(t *testing.T) {
 	for name, dropped := range map[string]bool{"its port is kept": false, "its port was dropped": true} {
 		t.Run(name, func(t *testing.T) {
 			b := newKernelBench(t)
@@ -102,8 +102,8 @@ func TestSwitchAway_NICGetsAddressesBack(t *testing.T) {
 	}
 }
 
-// TestSwitchAway_PortThatDoesNotOpenLeavesAddresses: the bridge that is back has lost its way to the network.
-func TestSwitchAway_PortThatDoesNotOpenLeavesAddresses(t *testing.T) {
+// TestSwitchAbsent_PortThatDoesNotOpenLeavesAddresses: the bridge that is back has lost its way to the network.
+func TestSwitchAbsent_PortThatDoesNotOpenLeavesAddresses(t *testing.T) {
 	b := newKernelBench(t)
 	s := b.setup(t)
 	nodetest.Must(t, s.FailBack(t.Context()))

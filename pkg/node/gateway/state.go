@@ -40,8 +40,8 @@ type State struct {
 	Renewed bool
 	// LinksChanged says that links have changed since the last pass, so that the kernel may have removed routes.
 	LinksChanged bool
-	// SwitchAway says that no ovs-vswitchd has run for longer than a restart takes.
-	SwitchAway bool
+	// SwitchAbsent says that no ovs-vswitchd has run for longer than a restart takes.
+	SwitchAbsent bool
 	// NodeAddrs are the addresses in the Node object, none until it is synced.
 	NodeAddrs []netip.Addr
 	// Eswitch is what the ports of NICs' switches lead to.
