@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 
@@ -12,12 +13,15 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/token"
+	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
+	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
 
 // hostKey is the contract's setting of whose DPU this is.
@@ -30,6 +34,7 @@ type dpuNode struct {
 	lease          *dpu.Heartbeat
 	managementPort *management.Runner
 	traffic        *nodeoffload.Publisher
+	hwOffload      *setup.DPUSwitch
 	token          *token.Renewer
 	ready          func() error
 }
@@ -81,7 +86,30 @@ func DPU(ctx context.Context, p *Process) (Agent, error) {
 	n.devices.OnChange(func(vf.Inventory) { d.traffic.Changed() })
 	db.OnReconnect(func() { d.ports.Mark(); d.managementPort.Mark() })
 	d.follow(func(owners ...contract.Owner) { d.ports.Changed(owners...); d.managementPort.Changed(owners...) })
-	return d, d.sample(d.traffic.Sampled)
+	if err := d.sample(d.traffic.Sampled); err != nil {
+		return nil, err
+	}
+	d.openHWOffload()
+	return d, nil
+}
+
+// openHWOffload makes what keeps hw-offload set in the Open vSwitch of the DPU's system.
+func (d *dpuNode) openHWOffload() {
+	owner := contract.NodeOwner(d.Node.Node)
+	d.hwOffload = setup.NewDPUSwitch(setup.DPUSwitchDeps{
+		OVS: setup.Vswitchd{
+			Client: vswitchd(d.Config), DB: d.db, Observed: d.sampling.Observed, Links: d.netns, Services: setup.Systemd{Run: d.Install.Run},
+		},
+		Warn:    func(reason, message string) { d.report.Warn(owner, reason, message) },
+		Note:    func(reason, message string) { d.report.Note(owner, reason, message) },
+		Changed: d.traffic.Changed, Logger: d.Logger,
+	})
+	d.db.OnForeign(func(tables []string) {
+		if slices.Contains(tables, vswitch.OpenvSwitchTable) {
+			d.hwOffload.Mark()
+		}
+	})
+	d.db.OnReconnect(d.hwOffload.Mark)
 }
 
 // findHost asks the flags, the local database, in which the host's name is written when the
@@ -120,8 +148,14 @@ func (n *parts) eswitch() (gateway.Eswitch, error) {
 
 func (d *dpuNode) openManagement() (err error) {
 	owner := contract.NodeOwner(d.Node.Node)
-	representor := representorOfHost(d.ports, func(reason string) { d.report.Warn(owner, "ManagementPortRefused", "the DPU: "+reason) })
-	if d.managementPort, err = d.management(d.nodeDeps(), representor, d.setup.MTU); err != nil {
+	link := d.ports.ManagementLink(func(reason string) { d.report.Warn(owner, "ManagementPortRefused", "the DPU: "+reason) })
+	if d.managementPort, err = d.management(d.nodeDeps(), func() (*node.VF, error) {
+		name, err := link()
+		if err != nil || name == "" { // the DPU itself has the management port
+			return nil, err
+		}
+		return &node.VF{Representor: name}, nil
+	}, d.setup.MTU); err != nil {
 		return err
 	}
 	d.onLinks(func(vf.Inventory) string {
@@ -133,11 +167,17 @@ func (d *dpuNode) openManagement() (err error) {
 	return nil
 }
 
-// facts says where the traffic of the host's pods is handled.
+// facts says where the traffic of the host's pods is handled, and which problems the DPU has.
 func (d *dpuNode) facts() nodeoffload.Facts {
-	return nodeoffload.Facts{
+	facts := nodeoffload.Facts{
 		Versions: d.versions(), Inventory: d.devices.Inventory(), Settings: d.sampling.Settings(), Report: d.sampling.Report(), Endpoint: d.flows.endpoint(),
 	}
+	for _, err := range []error{d.hwOffload.Problem(), d.setup.NextHopProblem()} {
+		if err != nil {
+			facts.Problems = append(facts.Problems, err.Error())
+		}
+	}
+	return facts
 }
 
 // Run is Agent's.
@@ -156,6 +196,7 @@ func (d *dpuNode) Run(ctx context.Context) error {
 		if err := d.isSetUp(ctx, group); err != nil {
 			return err
 		}
+		group.Go(func() error { return d.hwOffload.Run(ctx) }) // after the set-up, whose look at the uplink a restart of OVS would disturb
 		group.Go(func() error { return d.managementPort.Run(ctx) })
 		d.Process.ready.set(d.ready)
 		d.Logger.Info("DPU is ready for the pods of its host")

@@ -3,8 +3,6 @@ package agent
 import (
 	"context"
 	"errors"
-	"log/slog"
-	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,7 +22,7 @@ import (
 // machine's own network changes.
 type host struct {
 	*podVFs
-	mtu            podMTU
+	mtu            *dpu.PodMTU
 	dpu            *dpu.Watch
 	managementPort *management.Runner
 	status         *nodeoffload.Publisher
@@ -42,13 +40,12 @@ func Host(ctx context.Context, p *Process) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &host{label: n.labelMode(ModeHost), mtu: podMTU{configured: p.Node.MTU, log: p.Logger}, changed: make(chan struct{}, 1)}
-	h.mtu.now.Store(int64(p.Node.MTU))
+	h := &host{label: n.labelMode(ModeHost), mtu: dpu.NewPodMTU(p.Node.MTU, p.Logger), changed: make(chan struct{}, 1)}
 	if h.podVFs, err = newPodVFs(n, plugin.DPUUplink, plugin.DefaultDPUPools()); err != nil {
 		return nil, err
 	}
 	h.functions.Spare = h.defaults
-	if h.managementPort, err = n.management(n.nodeDeps(), h.managementVF, h.mtu.get); err != nil {
+	if h.managementPort, err = n.management(n.nodeDeps(), h.managementVF, h.mtu.Get); err != nil {
 		return nil, err
 	}
 	n.onLinks(n.own.links, h.managementPort.Mark)
@@ -74,7 +71,7 @@ func (h *host) openPolicies() (err error) {
 
 func (h *host) openServer() (err error) {
 	cfg := h.CNI
-	cfg.MTU = h.mtu.get
+	cfg.MTU = h.mtu.Get
 	if h.server, err = cni.NewServer(cfg, cni.Deps{
 		Plugger: &dpu.Host{
 			Node: h.Node.Node, View: h.view, Waiting: h.pods, Annotate: h.writer.AnnotatePod,
@@ -124,7 +121,7 @@ func (h *host) healthChanged(health dpu.Health) {
 		h.report.Warn(contract.NodeOwner(h.Node.Node), "DPUNotReady", "the DPU of this host is not ready: "+health.Reason)
 	}
 	h.status.Changed()
-	if h.mtu.follow(health) {
+	if h.mtu.Follow(health) {
 		h.managementPort.Mark()
 	}
 	select {
@@ -154,7 +151,7 @@ func (h *host) facts() nodeoffload.Facts {
 
 // waitMTU returns when the MTU of pods is known.
 func (h *host) waitMTU(ctx context.Context) error {
-	for h.mtu.get() == 0 {
+	for h.mtu.Get() == 0 {
 		if h.dpu.Ready() == nil {
 			return errors.New("the DPU does not tell which MTU pods have: --mtu is needed")
 		}
@@ -165,26 +162,4 @@ func (h *host) waitMTU(ctx context.Context) error {
 		}
 	}
 	return nil
-}
-
-// podMTU is the MTU of pods on a host with a DPU: as configured, or as the DPU says of its underlay.
-type podMTU struct {
-	configured int
-	now        atomic.Int64 // 0 while it is not known
-	log        *slog.Logger
-}
-
-func (m *podMTU) get() int { return int(m.now.Load()) }
-
-// follow reports whether pods had another MTU before.
-func (m *podMTU) follow(h dpu.Health) bool {
-	if m.configured != 0 || h.PodMTU == 0 {
-		return false
-	}
-	was := m.now.Swap(int64(h.PodMTU))
-	if was == 0 || was == int64(h.PodMTU) {
-		return false
-	}
-	m.log.Info("new pods get another MTU, as the DPU says", "mtu", h.PodMTU, "former", was)
-	return true
 }

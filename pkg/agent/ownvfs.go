@@ -110,24 +110,3 @@ func (o *ownVFs) links(inv vf.Inventory) string {
 	}
 	return text
 }
-
-// representorOfHost is the representor of the host's management VF, on its DPU; nil: the
-// host has none, and the DPU itself has the management port. refused is called once for
-// each reason.
-func representorOfHost(ports *dpu.Ports, refused func(reason string)) func() (*node.VF, error) {
-	last := ""
-	return func() (*node.VF, error) {
-		representor, err := ports.Management()
-		reason := ""
-		if err != nil && !errors.Is(err, reconcile.ErrNotReady) {
-			reason = err.Error()
-		}
-		if reason != "" && reason != last {
-			refused(reason)
-		}
-		if last = reason; err != nil || representor == nil {
-			return nil, err
-		}
-		return &node.VF{Representor: representor.Name}, nil
-	}
-}

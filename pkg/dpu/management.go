@@ -1,9 +1,11 @@
 package dpu
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 )
 
@@ -35,6 +37,25 @@ func (p *Ports) Management() (*vf.Representor, error) {
 		}
 	}
 	return representor, nil
+}
+
+// ManagementLink gives a function that names the link of Management, "" for none. refused is called once for each reason.
+func (p *Ports) ManagementLink(refused func(reason string)) func() (string, error) {
+	last := ""
+	return func() (string, error) {
+		representor, err := p.Management()
+		reason := ""
+		if err != nil && !errors.Is(err, reconcile.ErrNotReady) {
+			reason = err.Error()
+		}
+		if reason != "" && reason != last {
+			refused(reason)
+		}
+		if last = reason; err != nil || representor == nil {
+			return "", err
+		}
+		return representor.Name, nil
+	}
 }
 
 // management finds the representor that the host claims, even if a pod has it.

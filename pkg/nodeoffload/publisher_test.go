@@ -6,6 +6,7 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -145,10 +146,30 @@ func TestPublisher_HostAndDPUWriteOneObject(t *testing.T) {
 		t.Errorf("nothing has changed: %q", w)
 	}
 
+	dpu.set(func(f *Facts) { f.Problems = []string{"hw-offload is off"} })
+	host.set(func(f *Facts) { f.Problems = []string{"no VF is reserved"} })
+	dpu.mustPass(t)
+	for range 2 { // neither doubles the other's problems
+		host.mustPass(t)
+		dpu.mustPass(t)
+	}
+	got = host.published(t).Status
+	if want := []string{"no VF is reserved", "the DPU: hw-offload is off"}; !slices.Equal(got.Problems, want) || got.Problem != want[0] {
+		t.Errorf("problems %q, the first is %q; want %q", got.Problems, got.Problem, want)
+	}
+	dpu.set(func(f *Facts) { f.Problems = nil })
+	dpu.mustPass(t)
+	if got = host.published(t).Status; !slices.Equal(got.Problems, []string{"no VF is reserved"}) {
+		t.Errorf("after the end of the DPU's problem: %q", got.Problems)
+	}
+	dpu.set(func(f *Facts) { f.Problems = []string{"hw-offload is off"} })
+	dpu.mustPass(t)
+	host.set(func(f *Facts) { f.Problems = nil })
+
 	host.set(func(f *Facts) { f.Away = "the DPU of this host is not ready: it is off" })
 	host.mustPass(t)
 	got = host.published(t).Status
-	if got.Offload != v1alpha1.OffloadOff || got.Reason != host.facts.Away || got.Problem != host.facts.Away || len(got.Traffic) != 0 || got.HardwarePercent != nil {
+	if got.Offload != v1alpha1.OffloadOff || got.Reason != host.facts.Away || got.Problem != host.facts.Away || len(got.Problems) != 1 || len(got.Traffic) != 0 || got.HardwarePercent != nil {
 		t.Errorf("with a DPU that is not ready: %+v", got)
 	}
 }

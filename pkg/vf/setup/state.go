@@ -46,6 +46,8 @@ type Users struct {
 type OVS struct {
 	offload.Observed
 	Supervised bool
+	// Unsupervised is why the host's services could not be asked.
+	Unsupervised error
 }
 
 // Checkpoint is what undoes the changes.

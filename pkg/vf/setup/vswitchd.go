@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	restartTimeout = 30 * time.Second
+	restartTimeout = time.Minute
 	restartPoll    = 100 * time.Millisecond
 )
 
@@ -32,6 +32,8 @@ type Vswitchd struct {
 	// Observed gives its settings; not ok while it does not run.
 	Observed func() (_ offload.Observed, ok bool)
 	Links    Links
+	// Services are those of the host, for an Open vSwitch that comes with its system; nil: the agent does not restart that.
+	Services Services
 }
 
 // Links are those of the host; *netdev.NS has them.
@@ -58,13 +60,17 @@ func (v Vswitchd) Observe() *OVS {
 	if !ok {
 		return nil
 	}
-	return &OVS{Observed: observed, Supervised: v.supervised()}
+	out := &OVS{Observed: observed, Supervised: v.kept()}
+	if service, err := v.service(context.Background()); !out.Supervised && v.Services != nil {
+		out.Supervised, out.Unsupervised = service != "", err
+	}
+	return out
 }
 
-// supervised compares the process that runs with the one that the ovs-node pod
+// kept compares the process that runs with the one that the ovs-node pod
 // says it would start again. Without a supervisor, a node
 // whose ovs-vswitchd ends has no network.
-func (v Vswitchd) supervised() bool {
+func (v Vswitchd) kept() bool {
 	base := filepath.Join(v.Client.Dir, v.Client.Daemon)
 	runs, err := os.ReadFile(base + ".pid")
 	if err != nil {
@@ -75,6 +81,18 @@ func (v Vswitchd) supervised() bool {
 	return err == nil && len(runs) > 0 && bytes.Equal(runs, kept)
 }
 
+// service names the host's service that runs the process, "" for none.
+func (v Vswitchd) service(ctx context.Context) (string, error) {
+	if v.Services == nil {
+		return "", nil
+	}
+	now, err := v.Client.Instance()
+	if err != nil {
+		return "", err
+	}
+	return v.Services.Of(ctx, now.PID)
+}
+
 // Merge sets keys of other_config.
 func (v Vswitchd) Merge(ctx context.Context, keys map[string]string) error {
 	return v.DB.EditKeys(ctx, vswitch.OpenvSwitchTable, "other_config", func(map[string]string) map[string]string { return keys })
@@ -83,14 +101,11 @@ func (v Vswitchd) Merge(ctx context.Context, keys map[string]string) error {
 // Restart tells the process to end, leaving the kernel's datapath with its
 // flows, and waits for the next one to answer.
 func (v Vswitchd) Restart(ctx context.Context) error {
-	if !v.supervised() {
-		return errors.New("restarting ovs-vswitchd: it has no supervisor")
-	}
 	ctx, cancel := context.WithTimeout(ctx, restartTimeout)
 	defer cancel()
 	before, err := v.Client.Instance()
 	if err == nil {
-		_, err = v.Client.Call(ctx, "exit")
+		err = v.end(ctx)
 	}
 	if err != nil {
 		return fmt.Errorf("telling ovs-vswitchd to end: %w", err)
@@ -110,4 +125,20 @@ func (v Vswitchd) Restart(ctx context.Context) error {
 		case <-tick.C:
 		}
 	}
+}
+
+// end ends the process by the one who starts it again.
+func (v Vswitchd) end(ctx context.Context) error {
+	if v.kept() {
+		_, err := v.Client.Call(ctx, "exit")
+		return err
+	}
+	service, err := v.service(ctx)
+	if err == nil && service == "" {
+		err = errors.New("it has no supervisor")
+	}
+	if err != nil {
+		return err
+	}
+	return v.Services.Restart(ctx, service)
 }

@@ -3,21 +3,28 @@
 package switchdev
 
 import (
+	"context"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	cnitypes "github.com/containernetworking/cni/pkg/types"
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/dpu"
+	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -354,7 +361,8 @@ func (d *dpuSide) seen(rep string) uint64 {
 	return counter(d.T, d.name, rep, "rx_packets")
 }
 
-// testDPUOffloadOff is the control: the same counts without hardware offload.
+// testDPUOffloadOff is the control: the same counts without hardware offload. Then the DPU's agent sets hw-offload itself,
+// and the same pod's traffic is in hardware again.
 func testDPUOffloadOff(b *dpuBench) {
 	web := b.pod(9, b.device(0))
 	web.must("ADD")
@@ -376,5 +384,47 @@ func testDPUOffloadOff(b *dpuBench) {
 	if flows := b.dpu.offloaded(); flows != "" {
 		b.Errorf("in hardware: %s", flows)
 	}
+	b.dpu.setsOffload()
+	b.dpu.carries(rep, func() { _, _ = try(inside("a", "ping", "-c3", "-i", "0.2", "-W1", web.v4)...) })
 	web.must("DEL")
 }
+
+// setsOffload lets the part of the agent set hw-offload in an OVS without the key, which a service restarts.
+func (d *dpuSide) setsOffload() {
+	d.Helper()
+	running, err := offload.LoadRunning(filepath.Join(d.TempDir(), "running.json"))
+	ok(d, err)
+	client := unixctl.Client{Dir: d.dir, Daemon: "ovs-vswitchd"}
+	sampling := nodeoffload.NewSampling(nodeoffload.SamplingDeps{
+		Switch: client, DB: d.db, Running: running, Logger: slog.Default(), Registerer: prometheus.NewRegistry(),
+		Inventory: func() *vf.Inventory { return nil },
+	})
+	event := func(reason, message string) { d.Log(reason, message) }
+	agent := setup.NewDPUSwitch(setup.DPUSwitchDeps{
+		OVS:  setup.Vswitchd{Client: client, DB: d.db, Observed: sampling.Observed, Links: d.ns, Services: switchService{d}},
+		Warn: event, Note: event, Changed: func() {}, Logger: slog.Default(),
+	})
+	ok(d, agent.Reconcile(d.Context()))
+	if agent.Problem() == nil || sampling.Settings().HWOffload {
+		d.Errorf("hw-offload is false: problem %v, settings %+v", agent.Problem(), sampling.Settings())
+	}
+	d.vsctl("remove", "Open_vSwitch", ".", "other_config", "hw-offload")
+	eventually(d, "the agent has seen the change", patience, func() bool {
+		observed, known := sampling.Observed()
+		_, set := observed.OtherConfig[offload.HWOffloadKey]
+		return known && !set
+	})
+	ok(d, agent.Reconcile(d.Context()))
+	if s := sampling.Settings(); agent.Problem() != nil || s == nil || !s.HWOffload || s.RestartDue {
+		d.Errorf("the agent has set hw-offload: problem %v, settings %+v", agent.Problem(), s)
+	}
+}
+
+// switchService has the DPU's ovs-vswitchd, which the bench starts without a systemd.
+type switchService struct{ d *dpuSide }
+
+func (s switchService) Of(context.Context, int) (string, error) {
+	return "openvswitch-switch.service", nil
+}
+
+func (s switchService) Restart(context.Context, string) error { s.d.restartOVS(); return nil }
