@@ -27,7 +27,7 @@ StandardOutput=journal+console
 // files are those of systemd. Without KVM and beside other tests a service may need minutes to start or to answer.
 func files(units string, job vm.Job) map[string]string {
 	files := map[string]string{
-		"/run/systemd/system.conf.d/bench.conf": "[Manager]\nDefaultTimeoutStartSec=20min\nDefaultDeviceTimeoutSec=20min\n",
+		"/run/systemd/system.conf.d/bench.conf": "[Manager]\nDefaultTimeoutStartSec=20min\nDefaultDeviceTimeoutSec=20min\nDefaultTimeoutStopSec=20s\n",
 		units + "/bench.target":                 "[Unit]\nRequires=multi-user.target\nAfter=multi-user.target\n",
 	}
 	if len(job.Prepare) == 0 {
