@@ -63,16 +63,39 @@ func (w way) users(s State, pf *vf.PF, c *Change, steps []Step) (_ []Step, pods 
 			pods = append(pods, w.vfUsers(s, pf, c)...)
 		}
 		use := uplinkInUse(pf)
-		if !isMode || use == "" || c.Refused != "" {
+		if use == "" || c.Refused != "" || !isMode && !reopens(pf, step) {
 			continue
 		}
-		steps[i] = moveMode{setMode: mode, From: pf.Eswitch.Mode, Reason: w.Reason}
-		w.uplink(s, pf, c, use)
+		if isMode {
+			steps[i] = moveMode{setMode: mode, From: pf.Eswitch.Mode, Reason: w.Reason}
+			w.uplink(s, pf, c, use)
+		} else {
+			w.reopened(c, use)
+		}
 		if !c.DryRun {
 			pods = append(pods, w.drained(s)...)
 		}
 	}
 	return steps, pods
+}
+
+// reopens says that the driver closes the PF's netdev and opens it again in a step. bnxt_en does when VFs are removed, in
+// both modes: bnxt_sriov_disable calls bnxt_restore_pf_fw_resources, and bnxt_vf_reps_destroy for representors.
+func reopens(pf *vf.PF, step Step) bool {
+	number, isNumber := step.(setVFs)
+	return isNumber && number.N == 0 && pf.Driver == bnxt
+}
+
+// reopened says why VFs of a NIC that the node uses cannot be removed. The netdev stays, with all that is built on it.
+func (w way) reopened(c *Change, use string) {
+	switch w.UplinkChange {
+	case v1alpha1.UplinkInPlace:
+	case v1alpha1.UplinkAtBoot:
+		c.Refused = use
+	default:
+		c.Refused = "the driver " + bnxt + " closes the NIC for a moment when VFs are removed, which would interrupt " + use +
+			": set uplinkChange of the policy to InPlace or AtBoot"
+	}
 }
 
 const interrupted = "the change would interrupt "

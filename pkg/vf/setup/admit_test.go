@@ -67,6 +67,47 @@ func TestUplink_ChangesAsPolicySays(t *testing.T) {
 	}
 }
 
+// TestUplink_DriverThatReopensIt: bnxt_en interrupts the uplink when VFs are removed, as no other driver does.
+func TestUplink_DriverThatReopensIt(t *testing.T) {
+	for name, c := range map[string]struct {
+		driver string
+		change v1alpha1.UplinkChange
+		vfs    int // before
+		mode   vf.Mode
+		set    func(*world)
+		state  v1alpha1.PolicyState
+		says   string
+	}{
+		"by default":             {bnxt, "", 4, vf.Switchdev, nil, v1alpha1.PolicyRefused, "closes the NIC for a moment"},
+		"legacy":                 {bnxt, "", 4, vf.Legacy, nil, v1alpha1.PolicyRefused, "closes the NIC for a moment"},
+		"free":                   {bnxt, "", 4, vf.Switchdev, func(w *world) { w.cards[first].master = "" }, v1alpha1.PolicyApplied, ""},
+		"first VFs":              {bnxt, "", 0, vf.Switchdev, nil, v1alpha1.PolicyApplied, ""},
+		"drained":                {bnxt, v1alpha1.UplinkInPlace, 4, vf.Switchdev, nil, v1alpha1.PolicyApplied, ""},
+		"pods":                   {bnxt, v1alpha1.UplinkInPlace, 4, vf.Switchdev, func(w *world) { w.pods = []string{"pod a/b"} }, v1alpha1.PolicyDrainNeeded, "pod a/b"},
+		"at the next boot":       {bnxt, v1alpha1.UplinkAtBoot, 4, vf.Switchdev, nil, v1alpha1.PolicyRebootNeeded, "a reboot of the host"},
+		"another driver":         {"mlx5_core", "", 4, vf.Switchdev, nil, v1alpha1.PolicyApplied, ""},
+		"another driver and pod": {"mlx5_core", "", 4, vf.Switchdev, func(w *world) { w.pods = []string{"pod a/b"} }, v1alpha1.PolicyApplied, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, map[string]*card{first: {driver: c.driver, total: 8, vfs: c.vfs, mode: c.mode, reps: make([]bool, c.vfs), master: ovsDatapath}})
+			w.units, w.cordoned = t.TempDir(), true
+			if c.set != nil {
+				c.set(w)
+			}
+			w.policies = []*v1alpha1.OffloadPolicy{policy("p", 1, v1alpha1.OffloadPolicySpec{
+				NumVFs: 2, EswitchMode: string(c.mode), HWTCOffload: new(bool), OVSHWOffload: new(bool), UplinkChange: c.change,
+			})}
+			got := w.pass().Results()[0]
+			if got.State != c.state || !strings.Contains(got.Message, c.says) {
+				t.Errorf("%+v, want %s with %q", got, c.state, c.says)
+			}
+			if changed := w.cards[first].vfs == 2; changed != (c.state == v1alpha1.PolicyApplied) {
+				t.Errorf("%d VFs", w.cards[first].vfs)
+			}
+		})
+	}
+}
+
 // TestEvents_OncePerState: the recheck of each half minute tells nothing new.
 func TestEvents_OncePerState(t *testing.T) {
 	w := newWorld(t, map[string]*card{first: bare("mlx5_core")})
