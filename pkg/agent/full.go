@@ -20,6 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
+	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/plugin"
@@ -38,9 +39,14 @@ type full struct {
 	label     *reconcile.Single
 	unready   *unready
 	physical  *physicalNetworks
+	absence   unixctl.Absence // of ovs-vswitchd
 	// serving says that pods may have got their network.
 	serving atomic.Bool
 }
+
+// absentAfter is longer than a restart of ovs-vswitchd takes whose image is at hand: flows of the kernel's datapath and
+// of the NIC go on meanwhile. It is shorter than the time after which a Node is NotReady.
+const absentAfter = 10 * time.Second
 
 // Full makes the agent of a node with its own OVS.
 func Full(ctx context.Context, p *Process) (Agent, error) {
@@ -52,15 +58,13 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &full{label: n.labelMode(ModeFull)}
+	f := &full{label: n.labelMode(ModeFull), absence: unixctl.Absence{Runs: vswitchd(n.Config).Runs, After: absentAfter}}
 	f.unready = &unready{pause: unreadyPause, changed: func() { f.publisher.Changed() }, warn: func(reason string) {
 		n.report.Warn(contract.NodeOwner(n.Node.Node), "NodeNotSetUp", "the network of this node is not set up: "+reason)
 	}}
 	if f.ovs, err = newOVS(n, db, func(deps *gateway.Deps) {
 		deps.Node, deps.Readiness = n.labelled(ModeFull), f.unready.set
-		if n.Install.Proc != "" { // else the process may be of another PID namespace
-			deps.SwitchRuns = vswitchd(n.Config).Runs
-		}
+		deps.SwitchAbsent = f.absence.Absent
 		deps.Management = management.NewPort(n.Node.Config, deps.Deps, n.own.management)
 		deps.Eswitch = func() (gateway.Eswitch, error) {
 			inv := n.known()
@@ -181,6 +185,7 @@ func (f *full) Run(ctx context.Context) error {
 	} {
 		group.Go(func() error { return run(ctx) })
 	}
+	group.Go(func() error { f.absence.Run(ctx, f.setup.Mark); return nil })
 	group.Go(func() error {
 		time.AfterFunc(labelTimeout+time.Second, f.setup.Mark)
 		if err := f.start(ctx, group); err != nil {

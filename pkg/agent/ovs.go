@@ -149,8 +149,7 @@ func (o *ovs) openChassis() {
 	})
 }
 
-// follow subscribes the set-up to objects and rows. It also calls changed with owners whose
-// rows or objects change.
+// follow subscribes the set-up to objects and rows. It also calls changed with owners whose rows or objects change.
 func (o *ovs) follow(changed func(...contract.Owner)) {
 	o.db.OnChange(func(names []string) {
 		o.setup.Changed(names...)
@@ -174,9 +173,8 @@ func (o *ovs) follow(changed func(...contract.Owner)) {
 	})
 }
 
-// start starts the parts in the order in which they need each other, and
-// returns when the view is complete. The node's set-up does not wait for that:
-// after a crash of OVS it may be what brings the way to the API server back.
+// start starts the parts in the order in which they need each other, and returns when the view is complete. The node's
+// set-up does not wait for that: after a crash of OVS it may be what brings the way to the API server back.
 func (o *ovs) start(ctx context.Context, group *errgroup.Group) error {
 	o.keepUnmanaged(ctx)
 	if err := o.captureLease(); err != nil {

@@ -80,8 +80,8 @@ func (n *NS) AllAddrs() (map[int][]netip.Prefix, error) {
 	return addrs, nil
 }
 
-// ReplaceAddr gives a link an address. An interface on which IPv6 is switched
-// off is switched on when the address is IPv6.
+// ReplaceAddr gives a link an address. An interface on which IPv6 is switched off is switched on when the address is
+// IPv6.
 func (n *NS) ReplaceAddr(name string, prefix netip.Prefix, o AddrOptions) error {
 	l, err := find(n, name)
 	if err != nil {
@@ -123,8 +123,8 @@ func (n *NS) DeleteAddr(name string, prefix netip.Prefix) error {
 	return nil
 }
 
-// Routes lists the unicast routes of all tables but "local", or of one link
-// when it is named. Multipath routes are given once for each hop.
+// Routes lists the unicast routes of all tables but "local", or of one link when it is named. Multipath routes are
+// given once for each hop.
 func (n *NS) Routes(link string) ([]Route, error) {
 	names, err := linkNames(n)
 	if err != nil {
@@ -150,8 +150,7 @@ func (n *NS) Routes(link string) ([]Route, error) {
 	return routes, nil
 }
 
-// ReplaceRoute adds a route or replaces the one with the same destination,
-// table and metric.
+// ReplaceRoute adds a route or replaces the one with the same destination, table and metric.
 func (n *NS) ReplaceRoute(r Route) error {
 	route, err := toRoute(n, r)
 	if err != nil {

@@ -1,13 +1,33 @@
 package netdev
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 
-	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
+
+// datapathHeader is the length of struct ovs_header of linux/openvswitch.h: the index of a datapath, 0 for any.
+const datapathHeader = 4
+
+// RecirculationShared reports whether a datapath of the kernel shares its recirculation ids with TC, without which
+// ovs-vswitchd gives TC no flow before or after connection tracking. The kernel refuses to share them if it was built
+// without CONFIG_NET_TC_SKB_EXT. It is not known without a datapath.
+//
+// Format: OVS_DP_CMD_GET of linux/openvswitch.h.
+func RecirculationShared(n *NS) (shared, known bool) {
+	const get, version, userFeatures, sharing = 3, 2, 5, 1 << 2 // OVS_DP_F_TC_RECIRC_SHARING
+	answers, _ := n.askDatapath("ovs_datapath", nl.Genlmsg{Command: get, Version: version}, unix.NLM_F_DUMP)
+	for _, answer := range answers {
+		attributes, err := nl.ParseRouteAttrAsMap(answer[min(len(answer), nl.SizeofGenlmsg+datapathHeader):])
+		if features := attributes[userFeatures].Value; err == nil && len(features) == 4 {
+			shared, known = shared || binary.NativeEndian.Uint32(features)&sharing != 0, true
+		}
+	}
+	return shared, known
+}
 
 // LeaveDatapath takes a link out of Open vSwitch's datapath in the kernel, with the rules of TC that ovs-vswitchd has put
 // at its ingress and, of a bond, at that of its ports. The host receives what comes in by the link then. It is for the
@@ -16,51 +36,56 @@ import (
 // Format: OVS_VPORT_CMD_DEL of linux/openvswitch.h, by the port's name in any datapath.
 func (n *NS) LeaveDatapath(link string) error {
 	const del, version, name = 2, 1, 3
-	l, err := find(n, link)
+	links, err := n.Links()
 	if err != nil {
 		return err
 	}
-	if master, err := n.handle.LinkByIndex(l.Attrs().MasterIndex); err != nil || master.Type() != "openvswitch" {
+	var nic Link
+	types := map[int]string{}
+	for _, l := range links {
+		types[l.Index] = l.Type
+		if l.Name == link {
+			nic = l
+		}
+	}
+	if types[nic.Master] != "openvswitch" {
 		return nil
 	}
-	if err := n.deleteIngress(l); err != nil {
-		return err
+	for _, l := range links {
+		if l.Index != nic.Index && l.Master != nic.Index {
+			continue
+		}
+		if err := n.deleteRules(l.Name, "ingress"); err != nil {
+			return err
+		}
 	}
-	handle, err := openHandle(n.ns, unix.NETLINK_GENERIC)
-	if err != nil {
-		return fmt.Errorf("opening generic netlink: %w", err)
-	}
-	defer func() { _ = handle.Close() }()
-	family, err := handle.GenlFamilyGet("ovs_vport")
-	if err != nil {
-		return fmt.Errorf("finding the datapath of Open vSwitch: %w", err)
-	}
-	request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_ACK)
-	request.AddData(&nl.Genlmsg{Command: del, Version: version})
-	request.AddRawData(make([]byte, datapathHeader))
-	request.AddData(nl.NewRtAttr(name, nl.ZeroTerminated(link)))
-	err = inside(n, func() error {
-		_, err := request.Execute(unix.NETLINK_GENERIC, 0)
-		return err
-	})
+	_, err = n.askDatapath("ovs_vport", nl.Genlmsg{Command: del, Version: version}, unix.NLM_F_ACK, nl.NewRtAttr(name, nl.ZeroTerminated(link)))
 	if err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("taking %s out of the datapath of Open vSwitch: %w", link, err)
 	}
 	return nil
 }
 
-// deleteIngress deletes the rules of TC at the ingress of a link and of its ports.
-func (n *NS) deleteIngress(l netlink.Link) error {
-	links, err := retryDump(n.handle.LinkList)
+// askDatapath sends a request about any datapath. The error is the kernel's number; ENOENT is a kernel without one.
+func (n *NS) askDatapath(family string, message nl.Genlmsg, flags int, attributes ...*nl.RtAttr) (answers [][]byte, err error) {
+	handle, err := openHandle(n.ns, unix.NETLINK_GENERIC)
 	if err != nil {
-		return fmt.Errorf("listing links: %w", err)
+		return nil, err
 	}
-	for _, other := range links {
-		if other.Attrs().Index == l.Attrs().Index || other.Attrs().MasterIndex == l.Attrs().Index {
-			if err := n.deleteRules(other.Attrs().Name, "ingress"); err != nil {
-				return err
-			}
-		}
+	defer func() { _ = handle.Close() }()
+	known, err := handle.GenlFamilyGet(family)
+	if err != nil {
+		return nil, err
 	}
-	return nil
+	request := nl.NewNetlinkRequest(int(known.ID), flags)
+	request.AddData(&message)
+	request.AddRawData(make([]byte, datapathHeader))
+	for _, attribute := range attributes {
+		request.AddData(attribute)
+	}
+	err = inside(n, func() error {
+		answers, err = request.Execute(unix.NETLINK_GENERIC, 0)
+		return err
+	})
+	return answers, err
 }

@@ -45,23 +45,21 @@ type Link struct {
 	VLAN int
 	// AltNames are further names that the link can be found by.
 	AltNames []string
-	// Parent is the device on its bus, such as a PCI address; "" of a link that
-	// software has made, and in kernels before 5.14.
+	// Parent is the device on its bus, such as a PCI address; "" of a link that software has made, and in kernels
+	// before 5.14.
 	Parent string
 	// LACP is nil of a link that is neither a bond nor the port of one.
 	LACP *LACP
 }
 
-// Veth asks for a pair of links. MTU goes to both ends; the MAC of the near
-// end is the kernel's choice.
+// Veth asks for a pair of links. MTU goes to both ends; the MAC of the near end is the kernel's choice.
 type Veth struct {
 	Name, Alias string
 	MTU         int
 	Peer        Peer
 }
 
-// Peer is the far end of a pair: it is made inside the namespace at Path and
-// never appears in another one.
+// Peer is the far end of a pair: it is made inside the namespace at Path and never appears in another one.
 type Peer struct {
 	Path string // "": the same namespace
 	Name string
@@ -88,11 +86,10 @@ type Settings struct {
 	Alias string
 	// NoAlias removes the alias.
 	NoAlias bool
-	// NoLinkLocal keeps the kernel from making an IPv6 link-local address, and
-	// so from sending anything by itself; effective before the link goes up.
+	// NoLinkLocal keeps the kernel from making an IPv6 link-local address, and so from sending anything by itself;
+	// effective before the link goes up.
 	NoLinkLocal bool
-	// NoARP keeps the kernel from answering here for addresses that it has on
-	// other links, as it does otherwise.
+	// NoARP keeps the kernel from answering here for addresses that it has on other links, as it does otherwise.
 	NoARP bool
 	State State
 	// Bond makes the link a port of a bond, which sets it up. The link has to be down.
@@ -139,9 +136,8 @@ func (n *NS) dumpLinks() ([]Link, error) {
 	return links, nil
 }
 
-// AddVeth makes a pair with both ends named and addressed, in one message; only
-// the alias comes after it, for the kernel ignores it in a new link. A name
-// in use at either end is ErrExists.
+// AddVeth makes a pair with both ends named and addressed, in one message; only the alias comes after it, for the
+// kernel ignores it in a new link. A name in use at either end is ErrExists.
 func (n *NS) AddVeth(v Veth) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = v.Name, v.MTU

@@ -1,7 +1,6 @@
 package netdev
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/google/nftables"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -66,45 +64,6 @@ func HasGenericFamily(n *NS, name string) bool {
 	defer func() { _ = handle.Close() }()
 	_, err = handle.GenlFamilyGet(name)
 	return err == nil
-}
-
-// datapathHeader is the length of struct ovs_header of linux/openvswitch.h: the index of a datapath, 0 for any.
-const datapathHeader = 4
-
-// RecirculationShared reports whether a datapath of the kernel shares its recirculation ids with TC, without which
-// ovs-vswitchd gives TC no flow before or after connection tracking. The kernel refuses to share them if it was built
-// without CONFIG_NET_TC_SKB_EXT. It is not known without a datapath.
-//
-// Format: OVS_DP_CMD_GET of linux/openvswitch.h.
-func RecirculationShared(n *NS) (shared, known bool) {
-	const get, version, userFeatures, sharing = 3, 2, 5, 1 << 2 // OVS_DP_F_TC_RECIRC_SHARING
-	handle, err := openHandle(n.ns, unix.NETLINK_GENERIC)
-	if err != nil {
-		return false, false
-	}
-	defer func() { _ = handle.Close() }()
-	family, err := handle.GenlFamilyGet("ovs_datapath")
-	if err != nil {
-		return false, false
-	}
-	request := nl.NewNetlinkRequest(int(family.ID), unix.NLM_F_DUMP)
-	request.AddData(&nl.Genlmsg{Command: get, Version: version})
-	request.AddRawData(make([]byte, datapathHeader))
-	var answers [][]byte
-	err = inside(n, func() error {
-		answers, err = request.Execute(unix.NETLINK_GENERIC, 0)
-		return err
-	})
-	if err != nil {
-		return false, false
-	}
-	for _, answer := range answers {
-		attributes, err := nl.ParseRouteAttrAsMap(answer[min(len(answer), nl.SizeofGenlmsg+datapathHeader):])
-		if features := attributes[userFeatures].Value; err == nil && len(features) == 4 {
-			shared, known = shared || binary.NativeEndian.Uint32(features)&sharing != 0, true
-		}
-	}
-	return shared, known
 }
 
 // Firmware gives the driver of a link and the version of its firmware; "" where the driver does not say.

@@ -24,13 +24,12 @@ type NS struct {
 	own    bool // the process's own namespace: no thread has to enter it
 }
 
-// ownPath is the process's namespace as the thread that looks has it. The main
-// thread's, /proc/self, may be another one: it works for others, too, and is in
-// a pod's namespace when it does so for that.
+// ownPath is the process's namespace as the thread that looks has it. The main thread's, /proc/self, may be another
+// one: it works for others, too, and is in a pod's namespace when it does so for that.
 const ownPath = "/proc/thread-self/ns/net"
 
-// Open takes the namespace at a path such as /run/netns/x; "" is the process's
-// own. The namespace stays alive until Close, whatever happens to the path.
+// Open takes the namespace at a path such as /run/netns/x; "" is the process's own. The namespace stays alive until
+// Close, whatever happens to the path.
 func Open(path string) (*NS, error) {
 	ns, err := netns.GetFromPath(cmp.Or(path, ownPath))
 	if err != nil {
@@ -86,8 +85,7 @@ func (n *NS) Close() error {
 	return errors.Join(n.handle.Close(), n.links[unix.NETLINK_ROUTE].Close(), n.ns.Close())
 }
 
-// Sysctl writes a value such as "2" to a path such as
-// net/ipv4/conf/eth0/rp_filter, if it differs.
+// Sysctl writes a value such as "2" to a path such as net/ipv4/conf/eth0/rp_filter, if it differs.
 func (n *NS) Sysctl(path, value string) error {
 	file := filepath.Join("/proc/sys", path)
 	if rel, err := filepath.Rel("/proc/sys/net", file); err != nil || strings.HasPrefix(rel, "..") {
@@ -99,8 +97,7 @@ func (n *NS) Sysctl(path, value string) error {
 	return nil
 }
 
-// inside runs f on a thread in the namespace; /proc/sys/net shows the
-// namespace of the thread that looks.
+// inside runs f on a thread in the namespace; /proc/sys/net shows the namespace of the thread that looks.
 func inside(n *NS, f func() error) (err error) {
 	if n.own {
 		return f()
@@ -113,9 +110,9 @@ func inside(n *NS, f func() error) (err error) {
 	return err
 }
 
-// OnThread runs f on a thread that ends with it, so that f may change what belongs to a thread. It is never the main thread, which
-// Go does not end: it would keep a foreign namespace, and with it each command that a container runtime runs in this container,
-// for that joins the namespaces of the main thread.
+// OnThread runs f on a thread that ends with it, so that f may change what belongs to a thread. It is never the main
+// thread, which Go does not end: it would keep a foreign namespace, and with it each command that a container runtime
+// runs in this container, for that joins the namespaces of the main thread.
 func OnThread(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -151,8 +148,8 @@ func writeDifferent(file, value string) error {
 	return os.WriteFile(file, []byte(value), 0)
 }
 
-// LinkLocal derives the IPv6 link-local address that belongs to a 48-bit MAC
-// (modified EUI-64, RFC 4291); OVN's port security allows a port just this one.
+// LinkLocal derives the IPv6 link-local address that belongs to a 48-bit MAC (modified EUI-64, RFC 4291); OVN's port
+// security allows a port just this one.
 func LinkLocal(mac [6]byte) netip.Prefix {
 	addr := netip.AddrFrom16([16]byte{
 		0: 0xfe, 1: 0x80,

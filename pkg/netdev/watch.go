@@ -16,8 +16,7 @@ import (
 // EventKind says what has changed.
 type EventKind string
 
-// The kinds of events. Lost means that events were dropped: anything may have
-// changed.
+// The kinds of events. Lost means that events were dropped: anything may have changed.
 const (
 	LinkEvent  EventKind = "link"
 	AddrEvent  EventKind = "address"
@@ -25,8 +24,7 @@ const (
 	Lost       EventKind = "lost"
 )
 
-// Event is a reason to look again; it carries no state, which may be outdated
-// by the time it is read.
+// Event is a reason to look again; it carries no state, which may be outdated by the time it is read.
 type Event struct {
 	Kind EventKind
 	// Link is the name where the kernel tells it: link events only.
@@ -40,8 +38,8 @@ type Event struct {
 // watchBuffer holds a burst such as a hundred pods with all their addresses.
 const watchBuffer = 1 << 20
 
-// Watch reports changes of links, addresses and routes until ctx ends, which
-// closes the channel. The reader must keep reading.
+// Watch reports changes of links, addresses and routes until ctx ends, which closes the channel. The reader must keep
+// reading.
 func (n *NS) Watch(ctx context.Context) (<-chan Event, error) {
 	socket, err := groupSocket(n, unix.NETLINK_ROUTE, unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR,
 		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE)
@@ -91,8 +89,7 @@ func outOf(m syscall.NetlinkMessage) int {
 	return 0
 }
 
-// groupSocket joins by membership, for the bit mask of an address ends at
-// group 32 and generic netlink's groups do not.
+// groupSocket joins by membership, for the bit mask of an address ends at group 32 and generic netlink's groups do not.
 func groupSocket(n *NS, protocol int, groups ...uint32) (*os.File, error) {
 	fd := -1
 	err := inside(n, func() (err error) {
@@ -115,8 +112,8 @@ func groupSocket(n *NS, protocol int, groups ...uint32) (*os.File, error) {
 	return socket, nil
 }
 
-// readEvents ends with the socket. When the kernel has dropped messages, it says that
-// events were lost and continues with later changes.
+// readEvents ends with the socket. When the kernel has dropped messages, it says that events were lost and continues
+// with later changes.
 func readEvents[E any](ctx context.Context, socket *os.File, events func([]byte) ([]E, error), lost E, out chan<- E) {
 	buffer := make([]byte, 1<<16)
 	for {
@@ -143,8 +140,8 @@ func readEvents[E any](ctx context.Context, socket *os.File, events func([]byte)
 	}
 }
 
-// discard empties a socket that has lost messages: until then the kernel drops all
-// further ones, too, and does not say so again.
+// discard empties a socket that has lost messages: until then the kernel drops all further ones, too, and does not say
+// so again.
 func discard(socket *os.File, buffer []byte) {
 	conn, err := socket.SyscallConn()
 	if err != nil {

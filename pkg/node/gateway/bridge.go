@@ -12,8 +12,7 @@ import (
 // retryPause is the least time between a takeover that was undone and the next.
 const retryPause = time.Minute
 
-// bridge is an external bridge of the host, and what is remembered of it; of
-// the loop's goroutine only.
+// bridge is an external bridge of the host, and what is remembered of it; of the loop's goroutine only.
 type bridge struct {
 	*node.Host
 	cfg  Config
@@ -24,7 +23,6 @@ type bridge struct {
 	vfRetry time.Time
 	// linksChanged is State.LinksChanged of this pass.
 	linksChanged bool
-	process      *switchProcess
 	// watched is the bridge whose flows are.
 	watched string
 }
@@ -53,9 +51,8 @@ func (b *bridge) keep(ctx context.Context, st State, g Gateway) error {
 	return waiting
 }
 
-// rollback undoes a takeover that went wrong after the NIC was touched and
-// before it was verified. Other errors are left to the next pass: the host has
-// its address on one side.
+// rollback undoes a takeover that went wrong after the NIC was touched and before it was verified. Other errors are
+// left to the next pass: the host has its address on one side.
 func (b *bridge) rollback(ctx context.Context, cause error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*node.StepTimeout)
 	defer cancel()

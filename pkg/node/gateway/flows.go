@@ -13,8 +13,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
-// Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on
-// changed when the table changed or the switch restarted, until ctx ends.
+// Flows is the OpenFlow table of a bridge; pkg/openflow is one. Watch sends on changed when the table changed or the
+// switch restarted, until ctx ends.
 type Flows interface {
 	Replace(ctx context.Context, bridge string, flows []string) error
 	Dump(ctx context.Context, bridge, match string, flow func(string)) error
@@ -80,8 +80,8 @@ func guests(s State, g Gateway) []int {
 	return ports
 }
 
-// shared reports whether the bridge has ports that are neither uplinks nor ours:
-// ovn-controller's for other networks, an administrator's.
+// shared reports whether the bridge has ports that are neither uplinks nor ours: ovn-controller's for other networks,
+// an administrator's.
 func shared(cfg Config, s State, g Gateway) bool {
 	for port, bridge := range s.Ports {
 		if bridge == g.Bridge && port != g.Bridge && port != g.NIC && port != routerPort(cfg, g) && !s.Ours[port] {
@@ -116,8 +116,8 @@ func planMasquerade(cfg Config, s State, g Gateway, mtu int) []node.Step {
 	return masquerade.Plan(s.State, masquerade.Want{Link: link, Bridge: g.Bridge, All: all, MTU: mtu})
 }
 
-// takenBy are the networks of which no author of a service may choose an address, as
-// far as a node knows them: its own addresses, those of pods and of services.
+// takenBy are the networks of which no author of a service may choose an address, as far as a node knows them: its own
+// addresses, those of pods and of services.
 func (s *Setup) takenBy(st State) []netip.Prefix {
 	taken := slices.Concat(st.PodSubnets(s.cfg.Network), s.cfg.Zone.MasqueradeSubnets, st.Services)
 	for _, addr := range service.HostAddresses(s.Deps.Node()) {
@@ -134,8 +134,7 @@ func (s *Setup) services() (flows.Services, bool) {
 	return s.deps.Services()
 }
 
-// directed reports whether an agent before us has left a table: it had services
-// that are not synced here yet.
+// directed reports whether an agent before us has left a table: it had services that are not synced here yet.
 func (s *Setup) directed(ctx context.Context, bridge string) bool {
 	ctx, cancel := context.WithTimeout(ctx, programTimeout)
 	defer cancel()
@@ -144,8 +143,8 @@ func (s *Setup) directed(ctx context.Context, bridge string) bool {
 	return err == nil && found
 }
 
-// routerPort is what ovn-controller calls the bridge's end of the gateway
-// router's way out, after the localnet port that the annotation names.
+// routerPort is what ovn-controller calls the bridge's end of the gateway router's way out, after the localnet port
+// that the annotation names.
 func routerPort(cfg Config, g Gateway) string {
 	return "patch-" + localnetPort(cfg, g) + "-to-" + contract.IntegrationBridge
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 )
 
-// observe reads the host; the Node object and the database come from replicas
-// in memory. Of the probes it asks only before a takeover.
+// observe reads the host; the Node object and the database come from replicas in memory. Of the probes it asks only
+// before a takeover.
 func (b *bridge) observe(ctx context.Context) (State, error) {
 	var st State
 	err := b.ObserveHost(&st.State)
@@ -35,7 +35,8 @@ func (b *bridge) observe(ctx context.Context) (State, error) {
 		}
 	}
 	st.follow()
-	st.Boot, st.LinksChanged, st.SwitchAbsent = b.cfg.Boot, b.linksChanged, b.process.absent()
+	st.Boot, st.LinksChanged = b.cfg.Boot, b.linksChanged
+	st.SwitchAbsent = b.deps.SwitchAbsent != nil && b.deps.SwitchAbsent()
 	if st.Saved == nil || st.HasBooted() {
 		st.Reachable = b.Reachable(ctx)
 	}

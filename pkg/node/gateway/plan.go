@@ -13,15 +13,14 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/device"
 )
 
-// quiet keeps the kernel's own stack from answering on a NIC that the userspace
-// datapath reads as well: both would receive each packet, and the kernel would reject
-// connections that are not its own.
+// quiet keeps the kernel's own stack from answering on a NIC that the userspace datapath reads as well: both would
+// receive each packet, and the kernel would reject connections that are not its own.
 func quiet() [][2]string {
 	return [][2]string{{node.RPFilter, "1"}, {node.ARPIgnore, "8"}, {node.DisableIPv6, "1"}}
 }
 
-// planGateway gives the steps towards the bridge having what the NIC had. The
-// error says for what it waits after these steps.
+// planGateway gives the steps towards the bridge having what the NIC had. The error says for what it waits after these
+// steps.
 func planGateway(cfg Config, s State, g Gateway) ([]node.Step, error) {
 	if !g.owned() {
 		if _, ok := s.Links[g.Bridge]; !ok {
@@ -93,8 +92,8 @@ func leaveDatapath(cfg Config, s State, c Checkpoint) []node.Step {
 	return []node.Step{node.LeaveDatapath{Link: c.Interface}}
 }
 
-// takeOver gives the steps that leave the NIC a mere port of the bridge, the
-// addresses on the link named, and the one where they are to be ready for them.
+// takeOver gives the steps that leave the NIC a mere port of the bridge, the addresses on the link named, and the one
+// where they are to be ready for them.
 func takeOver(cfg Config, s State, c Checkpoint, on string) []node.Step {
 	steps := prepare(cfg, s, c, on)
 	if to := hostLinkOf(s, c); to != on {
@@ -143,9 +142,9 @@ func planFailback(s State, c Checkpoint) []node.Step {
 	return append(steps, place(s, c, c.Interface)...)
 }
 
-// planRelease undoes a takeover from any of its stages, for a rollback and for
-// the clean-up; a host's own bridge is left alone. So are a NIC that has the name of an uplink that is gone, and one of
-// which nothing was taken since the host has booted.
+// planRelease undoes a takeover from any of its stages, for a rollback and for the clean-up; a host's own bridge is
+// left alone. So are a NIC that has the name of an uplink that is gone, and one of which nothing was taken since the
+// host has booted.
 func planRelease(cfg Config, s State) []node.Step {
 	if s.Saved == nil {
 		return []node.Step{node.Commit{Owner: gatewayOwner(cfg)}}
@@ -157,9 +156,8 @@ func planRelease(cfg Config, s State) []node.Step {
 	return append(steps, node.Commit{Owner: gatewayOwner(cfg)}, forget{cfg.Checkpoint})
 }
 
-// place gives a link the addresses and routes of the checkpoint and then takes
-// them from the others. Routes are replaced in one go, for they differ in nothing
-// but the link.
+// place gives a link the addresses and routes of the checkpoint and then takes them from the others. Routes are
+// replaced in one go, for they differ in nothing but the link.
 func place(s State, c Checkpoint, on string) []node.Step {
 	var steps []node.Step
 	others := slices.DeleteFunc(candidates(s, c), func(name string) bool { return name == on })
@@ -198,8 +196,8 @@ func place(s State, c Checkpoint, on string) []node.Step {
 	return steps
 }
 
-// missing is an address of the checkpoint that no link has: taken since it was placed,
-// and placed again by the next pass. What would be made of the others is not meant.
+// missing is an address of the checkpoint that no link has: taken since it was placed, and placed again by the next
+// pass. What would be made of the others is not meant.
 func missing(s State) (netip.Prefix, bool) {
 	if s.Saved == nil {
 		return netip.Prefix{}, false
@@ -225,9 +223,8 @@ func leftover(s State, route, old netdev.Route) []node.Step {
 	return nil
 }
 
-// capture gives what the checkpoint should be: at first what the NIC has; later
-// also what appears on the NIC, and what an administrator changes on the link that
-// has the addresses while it lives.
+// capture gives what the checkpoint should be: at first what the NIC has; later also what appears on the NIC, and what
+// an administrator changes on the link that has the addresses while it lives.
 func capture(s State, g Gateway) Checkpoint {
 	nic := s.Links[g.NIC]
 	c := Checkpoint{Identity: device.Identity{Interface: g.NIC}, Bridge: g.Bridge, MAC: contract.MAC(nic.MAC), Baseline: s.Reachable}
@@ -259,8 +256,7 @@ func capture(s State, g Gateway) Checkpoint {
 	return c
 }
 
-// original gives what quiet will overwrite; lost, once that has happened: the
-// kernel's own values then.
+// original gives what quiet will overwrite; lost, once that has happened: the kernel's own values then.
 func original(s State, nic string, lost bool) map[string]string {
 	values := map[string]string{}
 	for _, q := range quiet() {
@@ -317,8 +313,8 @@ func adopt(c *Checkpoint, s State, link string) {
 	})
 }
 
-// followRemovals follows an administrator who took an address from the living link, as
-// long as the family keeps another one: the host is never left without.
+// followRemovals follows an administrator who took an address from the living link, as long as the family keeps another
+// one: the host is never left without.
 func followRemovals(c *Checkpoint, s State, link string) {
 	other := func(addr netip.Prefix) bool {
 		return slices.ContainsFunc(movable(s, link), func(p netip.Prefix) bool {
@@ -331,8 +327,8 @@ func followRemovals(c *Checkpoint, s State, link string) {
 }
 
 // followWithdrawals follows an administrator who took a route from the living link. The last default route of a family
-// stays. When links have changed, or the link is down or lacks an address of the family, the kernel may have removed the
-// route.
+// stays. When links have changed, or the link is down or lacks an address of the family, the kernel may have removed
+// the route.
 func followWithdrawals(c *Checkpoint, s State, link string) {
 	c.Routes = slices.DeleteFunc(c.Routes, func(route netdev.Route) bool {
 		has := func(p netip.Prefix) bool { return contract.FamilyOf(route.Dest.Addr()).Has(p.Addr()) }

@@ -23,18 +23,17 @@ type Deps struct {
 	node.Deps
 	// Management is the management port; nil: a management.Runner keeps it apart, as on a DPU.
 	Management *management.Port
-	// Services gives the services that external clients may ask the node for; false while
-	// they are not synced yet.
+	// Services gives the services that external clients may ask the node for; false while they are not synced yet.
 	Services func() (flows.Services, bool)
-	// VF says which VF is to have the node's addresses, both ends; nil, or
-	// a nil VF: none is. The userspace datapath asks for none.
+	// VF says which VF is to have the node's addresses, both ends; nil, or a nil VF: none is. The userspace datapath
+	// asks for none.
 	VF func() (*node.VF, error)
-	// Eswitch says what the ports of NICs' switches lead to; nil: the node has none.
-	// While the inventory is not complete the answer is an error.
+	// Eswitch says what the ports of NICs' switches lead to; nil: the node has none. While the inventory is not
+	// complete the answer is an error.
 	Eswitch func() (Eswitch, error)
-	// SwitchRuns says whether there is a process of ovs-vswitchd. When there has been none for some seconds, the uplinks get
-	// their addresses back from the bridges of the kernel's datapath. Nil: they keep them.
-	SwitchRuns func() bool
+	// SwitchAbsent says that there has been no ovs-vswitchd for longer than a restart takes: the uplinks get their
+	// addresses back from the bridges of the kernel's datapath. Nil: they never do.
+	SwitchAbsent func() bool
 	// Redirect is nil where the node's own processes do not reach node ports at the node.
 	Redirect *redirect.Table
 	// Flows is the gateway bridge's table.
@@ -77,10 +76,8 @@ func New(cfg Config, deps Deps) (*Setup, error) {
 		return nil, err
 	}
 	host := &node.Host{Config: cfg.Config, Deps: deps.Deps}
-	process := &switchProcess{runs: deps.SwitchRuns}
 	s := &Setup{
-		bridge:  &bridge{Host: host, cfg: cfg, deps: deps, process: process},
-		second:  &bridge{Host: host, cfg: cfg.ofSecond(), deps: deps, process: process},
+		bridge: &bridge{Host: host, cfg: cfg, deps: deps}, second: &bridge{Host: host, cfg: cfg.ofSecond(), deps: deps},
 		metrics: newMetrics(deps.Registerer), ready: node.NotReady("node set-up has just begun"), done: make(chan struct{}),
 	}
 	lc := reconcile.Defaults("node")
@@ -95,8 +92,8 @@ func (s *Setup) Mark() { s.loop.Mark() }
 // ServicesChanged asks for a pass because of services: one for a burst of them.
 func (s *Setup) ServicesChanged() { s.loop.MarkRested(4, time.Second) }
 
-// Changed takes owners whose rows or objects have changed and asks for a pass
-// if the node is among them; hook it to the database's and the API's changes.
+// Changed takes owners whose rows or objects have changed and asks for a pass if the node is among them; hook it to the
+// database's and the API's changes.
 func (s *Setup) Changed(owners ...string) {
 	ours := []string{gatewayOwner(s.cfg).String(), node.ManagementOwner(s.cfg.Node).String(), gatewayOwner(s.second.cfg).String()}
 	if slices.ContainsFunc(owners, func(owner string) bool { return slices.Contains(ours, owner) }) {
@@ -104,9 +101,8 @@ func (s *Setup) Changed(owners ...string) {
 	}
 }
 
-// Foreign takes tables in which rows of others have changed and asks for a pass if
-// the node's network stands on them: ovn-controller's ports do, the keys that it
-// writes for each pod do not. Hook it to the database's foreign changes.
+// Foreign takes tables in which rows of others have changed and asks for a pass if the node's network stands on them:
+// ovn-controller's ports do, the keys that it writes for each pod do not. Hook it to the database's foreign changes.
 func (s *Setup) Foreign(tables ...string) {
 	ports := slices.Contains(tables, vswitch.InterfaceTable) || slices.Contains(tables, vswitch.BridgeTable)
 	if ports && s.switchChanged() {
@@ -142,8 +138,8 @@ func (s *Setup) MTU() int {
 	return s.mtu
 }
 
-// Run keeps the node set up until ctx ends; it leaves it so. It ends with an
-// error when the MTU of pods changes, which takes a new start.
+// Run keeps the node set up until ctx ends; it leaves it so. It ends with an error when the MTU of pods changes, which
+// takes a new start.
 func (s *Setup) Run(ctx context.Context) error {
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
@@ -155,13 +151,12 @@ func (s *Setup) Run(ctx context.Context) error {
 		return fmt.Errorf("watching the host: %w", err)
 	}
 	go s.links.Follow(events, s.loop)
-	go s.process.follow(ctx, s.Mark)
 	_ = s.loop.Run(ctx)
 	return context.Cause(ctx)
 }
 
-// pass is one round of observe, plan and apply for each part in turn. An API
-// server that takes no annotations does not make a node unready that was ready.
+// pass is one round of observe, plan and apply for each part in turn. An API server that takes no annotations does not
+// make a node unready that was ready.
 func (s *Setup) pass(ctx context.Context) error {
 	s.turn.Lock()
 	defer s.turn.Unlock()
@@ -208,9 +203,9 @@ func urgent(errs ...error) error {
 	return first
 }
 
-// readiness is what a pass' error means for pods. The first one of a node that was ready
-// means nothing: on a host that is short of time any command may be too slow, and
-// the next pass comes at once. That something is not there counts at once.
+// readiness is what a pass' error means for pods. The first one of a node that was ready means nothing: on a host that
+// is short of time any command may be too slow, and the next pass comes at once. That something is not there counts at
+// once.
 func (s *Setup) readiness(err error) error {
 	first := err != nil && !s.failed
 	s.failed = err != nil
@@ -295,8 +290,8 @@ func (s *Setup) FailBack(ctx context.Context) error {
 	return errors.Join(s.failBack(ctx), s.second.failBack(ctx))
 }
 
-// Cleanup takes everything back that a Setup has done to the host. Run must not
-// be running, neither here nor in another process.
+// Cleanup takes everything back that a Setup has done to the host. Run must not be running, neither here nor in another
+// process.
 func (s *Setup) Cleanup(ctx context.Context) error {
 	st, err := s.observe(ctx)
 	if err != nil {

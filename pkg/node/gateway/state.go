@@ -14,28 +14,27 @@ import (
 // State is everything that planners look at, as it was at one moment.
 type State struct {
 	node.State
-	// Bridges, Ports, by name with the port's bridge, and Settings are what the
-	// Open_vSwitch database says, whoever wrote it.
+	// Bridges, Ports, by name with the port's bridge, and Settings are what the Open_vSwitch database says, whoever
+	// wrote it.
 	Bridges  []string
 	Ports    map[string]string
 	Settings map[string]string
-	// NoLengthCheck says that OVS cannot check the length of packets: it has flows in
-	// hardware, or gets what TCP senders have not cut up yet (userspace-tso).
+	// NoLengthCheck says that OVS cannot check the length of packets: it has flows in hardware, or gets what TCP
+	// senders have not cut up yet (userspace-tso).
 	NoLengthCheck bool
 	// Uplinks are the uplinks that the host has named, by bridge.
 	Uplinks map[string]string
 	// OFPorts are the OpenFlow ports that ovs-vswitchd has opened, by name; not pods'.
 	OFPorts map[string]int
-	// VF is to have the node's addresses, with both ends here; nil: the
-	// gateway bridge's own interface is.
+	// VF is to have the node's addresses, with both ends here; nil: the gateway bridge's own interface is.
 	VF *node.VF
-	// Saved is nil before a takeover. Its uplink has the name of this moment; Renamed says that the file has another one,
-	// and Lost why the uplink is not found.
+	// Saved is nil before a takeover. Its uplink has the name of this moment; Renamed says that the file has another
+	// one, and Lost why the uplink is not found.
 	Saved   *Checkpoint
 	Renamed bool
 	Lost    error
-	// Boot is the id of the host's boot, "" where it does not matter. Renewed says that the file has another one, and that
-	// Saved is what this boot makes of it.
+	// Boot is the id of the host's boot, "" where it does not matter. Renewed says that the file has another one, and
+	// that Saved is what this boot makes of it.
 	Boot    string
 	Renewed bool
 	// LinksChanged says that links have changed since the last pass, so that the kernel may have removed routes.
@@ -58,26 +57,23 @@ type State struct {
 type Eswitch struct {
 	// DPU says that the node is the network side of a host with functions of the NIC.
 	DPU bool
-	// Uplinks are those to the physical network, of the switches that have functions
-	// of the host of a DPU.
+	// Uplinks are those to the physical network, of the switches that have functions of the host of a DPU.
 	Uplinks []string
-	// Functions are the representors of all functions, Guests among them those of the
-	// host of a DPU.
+	// Functions are the representors of all functions, Guests among them those of the host of a DPU.
 	Functions, Guests []string
 }
 
 // Gateway says which interface is the node's uplink.
 type Gateway struct {
-	// Bridge has the node's address, unless hostLink does. NIC is the bridge's
-	// uplink; it is empty when the bridge is the host's and not ours.
+	// Bridge has the node's address, unless hostLink does. NIC is the bridge's uplink; it is empty when the bridge is
+	// the host's and not ours.
 	Bridge, NIC string
 }
 
 // owned reports whether we made the bridge, or will.
 func (g Gateway) owned() bool { return g.NIC != "" }
 
-// chooseGateway finds the uplink: the checkpoint's, the configured one, or that of
-// the default route.
+// chooseGateway finds the uplink: the checkpoint's, the configured one, or that of the default route.
 func chooseGateway(cfg Config, s State) (Gateway, error) {
 	if s.Saved != nil {
 		return savedGateway(cfg, s)
@@ -135,8 +131,8 @@ func bridgedNIC(s State, bridge string) string {
 	return strings.TrimPrefix(bridge, "br")
 }
 
-// gatewayName is the configured interface, or that of the default route, or the one
-// with the node's address. If that is the gateway VF, its bridge's checkpoint is lost.
+// gatewayName is the configured interface, or that of the default route, or the one with the node's address. If that is
+// the gateway VF, its bridge's checkpoint is lost.
 func gatewayName(cfg Config, s State) string {
 	name := cmp.Or(cfg.GatewayInterface, s.DefaultLink(), s.LinkOf(s.NodeAddrs...))
 	if f := s.VF; f != nil && s.Links[name].Parent == f.Device {
@@ -147,9 +143,8 @@ func gatewayName(cfg Config, s State) string {
 	return name
 }
 
-// movable are the addresses of a link that make up the node. An address with no
-// subnet is a virtual one that its owner moves from node to node, unless
-// the Node object has it.
+// movable are the addresses of a link that make up the node. An address with no subnet is a virtual one that its owner
+// moves from node to node, unless the Node object has it.
 func movable(s State, link string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, p := range s.Addrs[link] {
@@ -160,8 +155,7 @@ func movable(s State, link string) []netip.Prefix {
 	return out
 }
 
-// primary gives one address of each of the cluster's families, IPv4 first: the
-// one in the Node object, else the first.
+// primary gives one address of each of the cluster's families, IPv4 first: the one in the Node object, else the first.
 func primary(cfg Config, s State, link string) []netip.Prefix {
 	var out []netip.Prefix
 	for _, family := range []contract.Family{contract.IPv4, contract.IPv6} {

@@ -13,10 +13,9 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 )
 
-// CheckpointVF is the VF that has, or is to have, the node's addresses in place of
-// the gateway bridge's own interface: its representor is a port of the bridge, and
-// the node's traffic with the outside is the NIC's. The bridge keeps the addresses
-// as long as packets cannot pass the VF.
+// CheckpointVF is the VF that has, or is to have, the node's addresses in place of the gateway bridge's own interface:
+// its representor is a port of the bridge, and the node's traffic with the outside is the NIC's. The bridge keeps the
+// addresses as long as packets cannot pass the VF.
 type CheckpointVF struct {
 	Device      string `json:"device"`      // PCI address
 	Representor string `json:"representor"` // name of the bridge's port
@@ -37,8 +36,8 @@ func (v *CheckpointVF) link(s State) (netdev.Link, bool) {
 	return netdev.Link{}, false
 }
 
-// choose follows the function that is given. A VF that is not to be it any more
-// stays in the checkpoint until it is what it was.
+// choose follows the function that is given. A VF that is not to be it any more stays in the checkpoint until it is
+// what it was.
 func (c *Checkpoint) choose(s State) {
 	f := s.VF
 	if f == nil {
@@ -60,8 +59,8 @@ func (c Checkpoint) leaves(s State) bool {
 	return c.VF != nil && (s.VF == nil || s.VF.Device != c.VF.Device)
 }
 
-// hostLinkOf is the link that is to have the node's addresses: the VF if packets can
-// pass it. A node's first takeover is the bridge's alone.
+// hostLinkOf is the link that is to have the node's addresses: the VF if packets can pass it. A node's first takeover
+// is the bridge's alone.
 func hostLinkOf(s State, c Checkpoint) string {
 	link, ok := c.VF.link(s)
 	if !ok || !c.Verified || c.leaves(s) || !c.VF.passes(s) {
@@ -70,8 +69,8 @@ func hostLinkOf(s State, c Checkpoint) string {
 	return link.Name
 }
 
-// stay is the link that has the addresses as long as they can stay there, for the
-// flows go first (planSettle), or else hostLinkOf.
+// stay is the link that has the addresses as long as they can stay there, for the flows go first (planSettle), or else
+// hostLinkOf.
 func stay(s State, g Gateway, c Checkpoint) string {
 	if at := hostLink(s, g); at == g.Bridge || c.VF.passes(s) {
 		return at
@@ -79,8 +78,7 @@ func stay(s State, g Gateway, c Checkpoint) string {
 	return hostLinkOf(s, c)
 }
 
-// readied is hostLinkOf after planGateway's steps: a VF that has come since is for the
-// next pass.
+// readied is hostLinkOf after planGateway's steps: a VF that has come since is for the next pass.
 func readied(s State, c Checkpoint) string {
 	on := hostLinkOf(s, c)
 	link := s.Links[on]
@@ -109,9 +107,8 @@ func hostLink(s State, g Gateway) string {
 	return g.Bridge
 }
 
-// hostPort is the OpenFlow port behind which they are to be, 0 for the bridge's own.
-// While they move, the kernel takes packets by either link; but answers about
-// neighbours have to come to the one that asks, which is the new one.
+// hostPort is the OpenFlow port behind which they are to be, 0 for the bridge's own. While they move, the kernel takes
+// packets by either link; but answers about neighbours have to come to the one that asks, which is the new one.
 func hostPort(s State, g Gateway) int {
 	if s.Saved == nil || readied(s, *s.Saved) == g.Bridge {
 		return 0
@@ -182,8 +179,8 @@ func planRestoreVF(s State, c Checkpoint) []node.Step {
 		node.SetLink{Name: link.Name, Settings: netdev.Settings{MTU: c.VF.MTU, MAC: net.HardwareAddr(c.VF.MAC)}})
 }
 
-// planSettle moves the addresses once the flows lead there. A bridge's own interface
-// that has nothing to say any more goes down; a VF that is not to be used any more is restored.
+// planSettle moves the addresses once the flows lead there. A bridge's own interface that has nothing to say any more
+// goes down; a VF that is not to be used any more is restored.
 func planSettle(cfg Config, s State, g Gateway) []node.Step {
 	if !g.owned() || s.Saved == nil {
 		return nil
@@ -239,8 +236,7 @@ func (s *Setup) look(ctx context.Context) (State, error) {
 	return st, nil
 }
 
-// settle ends a move, and gives the state after it. The addresses go back to the
-// bridge if the VF has cut the node off.
+// settle ends a move, and gives the state after it. The addresses go back to the bridge if the VF has cut the node off.
 func (s *Setup) settle(ctx context.Context, st *State, g Gateway) error {
 	steps := planSettle(s.cfg, *st, g)
 	err := s.bridge.Run(ctx, steps)
@@ -284,8 +280,8 @@ func (b *bridge) quarantine(g Gateway, cause error) {
 	b.Deps.Logger.Warn("the node's addresses go back from the VF to the gateway bridge", "device", g.Bridge, "error", cause)
 }
 
-// GatewayVFProblem says why the VF that is named for it does not have the node's
-// addresses; nil also when none is named.
+// GatewayVFProblem says why the VF that is named for it does not have the node's addresses; nil also when none is
+// named.
 func (s *Setup) GatewayVFProblem() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

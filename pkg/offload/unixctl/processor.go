@@ -50,13 +50,17 @@ func parseSchedstat(text string) (time.Duration, error) {
 	return time.Duration(nanoseconds), nil
 }
 
-// Runs reports whether there is a process of the daemon. It is true if that is not known: a file cannot be read.
+// Runs reports whether there is a process of the daemon. It is true if that is not known: Proc is not set, or a file cannot
+// be read.
 func (c Client) Runs() bool {
+	if c.Proc == "" {
+		return true
+	}
 	pid, err := os.ReadFile(filepath.Join(c.Dir, c.Daemon+".pid"))
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist)
 	}
-	name, err := os.ReadFile(filepath.Join(cmp.Or(c.Proc, "/proc"), strings.TrimSpace(string(pid)), "comm"))
+	name, err := os.ReadFile(filepath.Join(c.Proc, strings.TrimSpace(string(pid)), "comm"))
 	if err != nil {
 		return !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ESRCH)
 	}

@@ -1,13 +1,9 @@
 package gateway
 
 import (
-	"context"
 	"errors"
 	"slices"
-	"sync/atomic"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"github.com/ovn-offload/ovn-offload/pkg/node/nodetest"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
@@ -24,42 +20,6 @@ func newKernelBench(t *testing.T) *bench {
 	return b
 }
 
-// TestSwitchProcess_IsAbsentAfterSomeSeconds: a restart of ovs-vswitchd is shorter.
-func TestSwitchProcess_IsAbsentAfterSomeSeconds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var runs atomic.Bool
-		var changes int
-		runs.Store(true)
-		p := &switchProcess{runs: runs.Load}
-		ctx, stop := context.WithCancel(t.Context())
-		go p.follow(ctx, func() { changes++ })
-		for _, tt := range []struct {
-			runs    bool
-			after   time.Duration
-			absent  bool
-			changes int
-		}{
-			{true, time.Minute, false, 0},
-			{false, absentAfter - 2*lookEvery, false, 0},
-			{true, 2 * lookEvery, false, 0}, // the restart counts anew
-			{false, absentAfter - 2*lookEvery, false, 0},
-			{false, 4 * lookEvery, true, 1},
-			{false, time.Minute, true, 1},
-			{true, 2 * lookEvery, false, 2},
-		} {
-			runs.Store(tt.runs)
-			time.Sleep(tt.after)
-			synctest.Wait()
-			if p.absent() != tt.absent || changes != tt.changes {
-				t.Errorf("%v with a process %v: absent %v, want %v; %d changes, want %d", tt.after, tt.runs, p.absent(), tt.absent, changes, tt.changes)
-			}
-		}
-		stop()
-		synctest.Wait()
-		(&switchProcess{}).follow(t.Context(), nil) // of nothing
-	})
-}
-
 // TestSwitchAbsent_NICGetsAddressesBack: while the process is absent for a restart only, nothing changes. When it is back, the
 // bridge has the addresses again, whether or not the start script has dropped the NIC's port.
 func TestSwitchAbsent_NICGetsAddressesBack(t *testing.T) {
@@ -67,15 +27,15 @@ func TestSwitchAbsent_NICGetsAddressesBack(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			b := newKernelBench(t)
 			s := b.setup(t)
-			running := false
-			s.process.runs = func() bool { return running }
+			absent := false
+			s.deps.SwitchAbsent = func() bool { return absent }
 			converge(t, s)
 			b.expect(t, "breth0")
 			if b.host.datapath == "" {
 				t.Fatal("during a restart the NIC has left the datapath")
 			}
 
-			s.process.late.Store(true)
+			absent = true
 			if err := s.pass(t.Context()); !errors.Is(err, reconcile.ErrNotReady) {
 				t.Errorf("pass without ovs-vswitchd: %v", err)
 			}
@@ -89,7 +49,7 @@ func TestSwitchAbsent_NICGetsAddressesBack(t *testing.T) {
 				t.Errorf("a further pass makes %d changes", got)
 			}
 
-			running = true
+			absent = false
 			if dropped {
 				b.db.forgetTransient()
 			}
