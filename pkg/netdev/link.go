@@ -91,7 +91,9 @@ type Settings struct {
 	NoLinkLocal bool
 	// NoARP keeps the kernel from answering here for addresses that it has on other links, as it does otherwise.
 	NoARP bool
-	State State
+	// NoFlags clears NOARP, PROMISC and ALLMULTI, which go along with a link into another namespace.
+	NoFlags bool
+	State   State
 	// Bond makes the link a port of a bond, which sets it up. The link has to be down.
 	Bond string
 	// NoMaster takes the link out of its bond or bridge.
@@ -170,6 +172,7 @@ func (n *NS) SetLink(name string, s Settings) error {
 	if err != nil {
 		return err
 	}
+	h := n.handle
 	steps := []struct {
 		what string
 		do   bool
@@ -180,6 +183,7 @@ func (n *NS) SetLink(name string, s Settings) error {
 		{"MAC", s.MAC != nil, func() error { return n.handle.LinkSetHardwareAddr(l, s.MAC) }},
 		{"alias", s.Alias != "" || s.NoAlias, func() error { return n.handle.LinkSetAlias(l, s.Alias) }},
 		{"IPv6 address mode", s.NoLinkLocal, func() error { return noLinkLocal(n, l) }},
+		{"flags", s.NoFlags, func() error { return errors.Join(h.LinkSetARPOn(l), h.SetPromiscOff(l), h.LinkSetAllmulticastOff(l)) }},
 		{"ARP", s.NoARP, func() error { return n.handle.LinkSetARPOff(l) }},
 		{"state up", s.State == Up, func() error { return n.handle.LinkSetUp(l) }},
 		{"state down", s.State == Down, func() error { return n.handle.LinkSetDown(l) }},

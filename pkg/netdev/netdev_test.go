@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"golang.org/x/sys/unix"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/netdevtest"
@@ -125,6 +126,33 @@ func TestSetLink_SwitchesARPOffAndOn(t *testing.T) {
 			if l, err := w.host.Link("veth0"); err != nil || l.NoARP != want || !l.Up {
 				t.Errorf("asked for %t: %+v, %v", want, l, err)
 			}
+		}
+	})
+}
+
+// TestSetLink_ClearsFlags: a pod with NET_ADMIN sets flags of a link, which the link keeps in another namespace.
+func TestSetLink_ClearsFlags(t *testing.T) {
+	onBoth(t, func(t *testing.T, w world) {
+		addPair(t, w)
+		must(t, w.pod.SetLink("eth0", netdev.Settings{NoARP: true, State: netdev.Up}))
+		flags := func() uint32 { return 0 }
+		if w.hostPath != "" {
+			pod := netdevtest.Handle(t, w.podPath)
+			flags = func() uint32 {
+				link, err := pod.LinkByName("eth0")
+				must(t, err)
+				return link.Attrs().RawFlags & (unix.IFF_NOARP | unix.IFF_PROMISC | unix.IFF_ALLMULTI)
+			}
+			link, err := pod.LinkByName("eth0")
+			must(t, err)
+			must(t, errors.Join(pod.SetPromiscOn(link), pod.LinkSetAllmulticastOn(link)))
+			if flags() != unix.IFF_NOARP|unix.IFF_PROMISC|unix.IFF_ALLMULTI {
+				t.Fatalf("the flags are not set: %#x", flags())
+			}
+		}
+		must(t, w.pod.SetLink("eth0", netdev.Settings{NoFlags: true}))
+		if l, err := w.pod.Link("eth0"); err != nil || l.NoARP || flags() != 0 || !l.Up {
+			t.Errorf("%+v, flags %#x, %v", l, flags(), err)
 		}
 	})
 }

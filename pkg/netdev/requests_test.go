@@ -76,7 +76,7 @@ func everyCall(t *testing.T, podPath string) {
 	}
 	check("AddVeth", ns.AddVeth(netdev.Veth{Name: "veth0", Alias: "ours", MTU: 1400, Peer: netdev.Peer{Name: "peer0", MAC: podMAC}}))
 	check("SetLink", ns.SetLink("veth0", netdev.Settings{MTU: 1300, NoLinkLocal: true, NoARP: true, NoMaster: true, State: netdev.Up}))
-	check("SetLink", ns.SetLink("peer0", netdev.Settings{State: netdev.Up}))
+	check("SetLink", ns.SetLink("peer0", netdev.Settings{NoFlags: true, State: netdev.Up}))
 	link, err := ns.Link("veth0")
 	check("Link", err)
 	_, err = ns.Links()

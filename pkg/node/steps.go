@@ -83,6 +83,9 @@ func (a SetLink) String() string {
 	if a.Alias != "" {
 		text += fmt.Sprintf(" alias %q", a.Alias)
 	}
+	if a.NoAlias {
+		text += " noalias"
+	}
 	switch a.State {
 	case netdev.Up:
 		text += " up"

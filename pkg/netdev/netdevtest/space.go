@@ -59,7 +59,7 @@ func (n *FakeNS) SetLink(name string, s netdev.Settings) error {
 		if l.Alias = cmp.Or(s.Alias, l.Alias); s.NoAlias {
 			l.Alias = s.Alias
 		}
-		l.NoARP = l.NoARP || s.NoARP
+		l.NoARP = l.NoARP && !s.NoFlags || s.NoARP
 		if s.MAC != nil {
 			l.MAC = slices.Clone(s.MAC)
 		}

@@ -33,6 +33,9 @@ func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 		"set link ovn-k8s-mp0 mtu 1400 mac 0a:58:0a:f4:01:02", "add address 10.244.1.2/24 to ovn-k8s-mp0",
 		"add route 10.244.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0", "pin neighbour 10.244.1.1 of ovn-k8s-mp0",
 	}
+	restored := func(name string) []string {
+		return []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to " + name, "set link " + name + " noalias"}
+	}
 	taken := []string{`set link eth5 alias "ovn-offload management port, was eth5 02:00:00:00:00:05 1500" down`, "rename link eth5 to ovn-k8s-mp0"}
 	for name, c := range map[string]struct {
 		function *node.VF
@@ -52,10 +55,12 @@ func TestPlanFunction_ManagementPortIsVF(t *testing.T) {
 		"host, second pass": {&node.VF{Device: device}, []netdev.Link{borrowed}, "",
 			append(append(addresses[:3:3], "add route 10.96.0.0/16 via 10.244.1.1 dev ovn-k8s-mp0"), addresses[3]), ""},
 		"host, VF is absent": {&node.VF{Device: device}, nil, "", nil, "VF 0000:03:00.2, which is to be ovn-k8s-mp0, has no netdev here"},
-		"another VF":         {&node.VF{Device: "0000:03:00.3"}, []netdev.Link{borrowed}, "", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
+		"another VF":         {&node.VF{Device: "0000:03:00.3"}, []netdev.Link{borrowed}, "", restored("eth5"), "was a VF's name"},
 		"subnets of namespaces": {&node.VF{Representor: "rep2", Device: device}, []netdev.Link{bridge, {Name: "rep2", MTU: 1400, Up: true, NoARP: true}, borrowed}, "rep2",
 			append(append(addresses[:3:3], "add route 10.9.0.0/24 via 10.244.1.1 dev ovn-k8s-mp0"), addresses[3]), ""},
-		"none any more": {nil, []netdev.Link{bridge, borrowed}, "rep2", []string{"set link ovn-k8s-mp0 mtu 1500 mac 02:00:00:00:00:05 down", "rename link ovn-k8s-mp0 to eth5"}, "was a VF's name"},
+		"none any more, former name in use":   {nil, []netdev.Link{bridge, borrowed, {Name: "eth5", Index: 9}}, "rep2", restored("dev5"), "was a VF's name"},
+		"none any more, a further name of it": {nil, []netdev.Link{bridge, borrowed, {Name: "p0", Index: 9, AltNames: []string{"eth5"}}}, "rep2", restored("dev5"), "was a VF's name"},
+		"none any more":                       {nil, []netdev.Link{bridge, borrowed}, "rep2", restored("eth5"), "was a VF's name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := state{

@@ -3,6 +3,7 @@ package management
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
@@ -46,7 +47,8 @@ func parseBorrowed(alias string) (l borrowed, ok bool) {
 	return l, l.mac != nil
 }
 
-// planRestore gives the steps that restore the original settings of a VF that is the management port no longer.
+// planRestore gives the steps that restore the original settings of a VF that is the management port no longer. If another
+// link has the former name by now, the VF gets the name that the kernel would give it.
 func planRestore(s state) []node.Step {
 	link, ok := s.Links[node.ManagementInterface]
 	was, isBorrowed := parseBorrowed(link.Alias)
@@ -57,9 +59,22 @@ func planRestore(s state) []node.Step {
 	for _, addr := range s.Addrs[node.ManagementInterface] {
 		steps = append(steps, node.DeleteAddr{Link: node.ManagementInterface, Addr: addr})
 	}
+	if isNamed(s.Links, was.name) {
+		was.name = fmt.Sprintf("dev%d", link.Index)
+	}
 	return append(steps,
 		node.SetLink{Name: node.ManagementInterface, Settings: netdev.Settings{MTU: was.mtu, MAC: was.mac, State: netdev.Down}},
-		node.Rename{Index: link.Index, Of: node.ManagementInterface, To: was.name})
+		node.Rename{Index: link.Index, Of: node.ManagementInterface, To: was.name},
+		node.SetLink{Name: was.name, Settings: netdev.Settings{NoAlias: true}})
+}
+
+// isNamed says that a link has a name, or has it as a further one.
+func isNamed(links map[string]netdev.Link, name string) bool {
+	_, has := links[name]
+	for _, link := range links {
+		has = has || slices.Contains(link.AltNames, name)
+	}
+	return has
 }
 
 // takeDevice gives the steps that make the function's netdev the management port.

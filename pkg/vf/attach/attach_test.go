@@ -426,6 +426,21 @@ func TestDetach_RestoresAlias(t *testing.T) {
 	}
 }
 
+// TestDetach_ClearsFlags: so do flags, such as NOARP, with which the next pod would get no answer.
+func TestDetach_ClearsFlags(t *testing.T) {
+	w := newWorld(t)
+	w.claim()
+	w.must(w.in())
+	pod, err := w.net.Open("/pod")
+	w.must(err)
+	w.must(pod.SetLink("eth0", netdev.Settings{NoARP: true}))
+	w.must(w.m.Detach(t.Context(), w.f, "a"))
+	w.wantDetached()
+	if l, err := w.host.Link("vf0"); err != nil || l.NoARP {
+		t.Errorf("%+v, %v", l, err)
+	}
+}
+
 // TestDetach_UnpluggedDeviceEndsClaim: what is not on its bus any more has nothing to be restored.
 func TestDetach_UnpluggedDeviceEndsClaim(t *testing.T) {
 	w := newWorld(t)

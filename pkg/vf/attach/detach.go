@@ -110,7 +110,7 @@ func (m *Mover) restoreLink(ctx context.Context, device string, o *ledger.Origin
 			m.Log.Warn("ethtool settings that a pod may have changed", "device", device, "error", err)
 		}
 	}
-	set := netdev.Settings{State: netdev.Down, Alias: o.Alias, NoAlias: link.Alias != "" && o.Alias == ""}
+	set := netdev.Settings{State: netdev.Down, Alias: o.Alias, NoAlias: link.Alias != "" && o.Alias == "", NoFlags: true}
 	if o.Up {
 		set.State = netdev.Up
 	}
