@@ -24,7 +24,7 @@ TIER     :=
 E2E      := $(TESTSUM) --format standard-verbose --hide-summary skipped -- -tags e2e -vet=off -count=1
 BENCHVM  := $(BIN)/benchvm
 
-.PHONY: help lab lab-down test area figures test-full unit race apiserver e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade bench-boot bench-vm check lint generate generated bench build image release clean root packages FORCE
+.PHONY: help lab lab-down test area figures test-full unit race apiserver e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade reboots bench-boot bench-vm check lint generate generated bench build image release clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,7 +44,7 @@ area: root packages $(LAB) $(BENCHVM) $(GATE) ## the tests of areas of test/area
 figures: $(GATE) ## put the tables of the last run of the gate into docs/testing.md
 	$(GATE) figures
 
-test-full: STEPS = generated unit race apiserver bench-vm bench-boot e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade TIER=--full
+test-full: STEPS = generated unit race apiserver bench-vm bench-boot e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade reboots TIER=--full
 
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
@@ -90,14 +90,19 @@ e2e-upgrade: root $(LAB) $(TESTSUM) ## from an earlier version to this one and b
 	$(E2E) -timeout 60m -run TestUpgrade ./test/e2e -args -lab=upgrade -families=ipv4 -upgrade-from=$(CURDIR)/$(OUT)/former
 	git worktree remove --force $(OUT)/former
 
+# goes on where it was interrupted; a boot takes four minutes
+reboots: root $(LAB) ## a node that is a virtual machine with systemd boots 30 times, each with a fault (root)
+	test/reboots -n 3 $(OUT)/reboots.tsv
+	$(LAB) down --name=reboots
+
 bench-vm: root $(LAB) $(BENCHVM) $(GATE) ## the tests on simulated SmartNICs, in virtual machines (root)
 	$(GATE) area $(TIER) bench nic
 
-# three boots of one host, each with a test of its own
-bench-boot: root $(BENCHVM) ## a host with systemd and NetworkManager boots: the unit of an OffloadPolicy (root)
+# seven boots of one host, each with a test of its own
+bench-boot: root $(BENCHVM) ## a host with systemd and NetworkManager boots: the unit of an OffloadPolicy, a node without an agent (root)
 	go test -c -tags bench -o $(BIN)/boot.test ./test/bench/boot
 	rm -rf $(OUT)/disk && mkdir -p $(OUT)/disk
-	for boot in 1 2 3; do ( cd test/bench/boot && $(CURDIR)/$(BENCHVM) --systemd --disk=$(CURDIR)/$(OUT)/disk --nics=1 --vfs=0 --switchdev=false \
+	for boot in 1 2 3 4 5 6 7; do ( cd test/bench/boot && $(CURDIR)/$(BENCHVM) --systemd --disk=$(CURDIR)/$(OUT)/disk --nics=1 --vfs=0 --switchdev=false \
 		--timeout=20m $(CURDIR)/$(BIN)/boot.test -test.v -test.run=TestBoot$${boot}_ ) || exit 1; done
 
 bench: root packages $(LAB) ## measure: engine, CNI, pod start in the lab
