@@ -22,6 +22,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
+	"github.com/ovn-offload/ovn-offload/test/bench/machine"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -37,7 +38,7 @@ func TestUplink_BondChangesPortAfterPort(t *testing.T) {
 	ports := oneCard(t)
 	bonded(t, ports, "active-backup")
 	n := bondPolicies(t)
-	pinged := ping(t, gatewayNode)
+	pinged := machine.Ping(t, "outside", gatewayNode)
 	policy := &v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 1}, Spec: v1alpha1.OffloadPolicySpec{
 		PFSelector: v1alpha1.PFSelector{PCIAddresses: ports[:1]}, NumVFs: 2, UplinkChange: v1alpha1.UplinkInPlace, Drain: v1alpha1.DrainNone,
 	}}
@@ -46,19 +47,19 @@ func TestUplink_BondChangesPortAfterPort(t *testing.T) {
 	if got := n.Results()[0].Message; !strings.Contains(got, "the policy does not select wan1") {
 		t.Errorf("one port selected: %s", got)
 	}
-	pinged.report("while the change is refused", 10*time.Second)
+	pinged.Report("while the change is refused", 10*time.Second)
 
 	both := *policy
 	both.Spec.PFSelector.PCIAddresses, both.Generation = ports, 2
 	n.set(&both)
 	n.await(t, "p Applied, p Applied")
 	wantBond(t, n.node, vf.Switchdev, 2)
-	pinged.report("from legacy to switchdev", 15*time.Second)
+	pinged.Report("from legacy to switchdev", 15*time.Second)
 
 	n.set()
 	n.await(t, "")
 	wantBond(t, n.node, vf.Legacy, 0)
-	pinged.report("from switchdev to legacy", 15*time.Second)
+	pinged.Report("from switchdev to legacy", 15*time.Second)
 }
 
 // TestUplink_BondWithLACPChangesPortAfterPort: the same with mode 802.3ad. The second port changes when the switch has
@@ -71,7 +72,7 @@ func TestUplink_BondWithLACPChangesPortAfterPort(t *testing.T) {
 	bonded(t, ports, "802.3ad")
 	n := bondPolicies(t)
 	eventually(t, "both ports have negotiated", patience, func() bool { return len(portsWithLACP(t, n.node)) == 2 })
-	pinged := ping(t, gatewayNode)
+	pinged := machine.Ping(t, "outside", gatewayNode)
 	policy := &v1alpha1.OffloadPolicy{ObjectMeta: metav1.ObjectMeta{Name: "p", Generation: 1}, Spec: v1alpha1.OffloadPolicySpec{
 		PFSelector: v1alpha1.PFSelector{PCIAddresses: ports}, NumVFs: 2, UplinkChange: v1alpha1.UplinkInPlace, Drain: v1alpha1.DrainNone,
 	}}
@@ -81,14 +82,14 @@ func TestUplink_BondWithLACPChangesPortAfterPort(t *testing.T) {
 		t.Errorf("applied, and only %q have negotiated", got)
 	}
 	wantBond(t, n.node, vf.Switchdev, 2)
-	pinged.report("from legacy to switchdev", 15*time.Second)
+	pinged.Report("from legacy to switchdev", 15*time.Second)
 	n.set()
 	n.await(t, "")
 	if got := portsWithLACP(t, n.node); len(got) != 2 {
 		t.Errorf("taken back, and only %q have negotiated", got)
 	}
 	wantBond(t, n.node, vf.Legacy, 0)
-	pinged.report("from switchdev to legacy", 15*time.Second)
+	pinged.Report("from switchdev to legacy", 15*time.Second)
 
 	batch(t, "outside", "link set swsimw1 nomaster", "link set swsimw1 up")
 	eventually(t, "the switch does not answer wan1", patience, func() bool { return len(portsWithLACP(t, n.node)) == 1 })
@@ -103,7 +104,7 @@ func TestUplink_BondWithLACPChangesPortAfterPort(t *testing.T) {
 		}
 		return false
 	})
-	pinged.report("while one port is refused", 15*time.Second)
+	pinged.Report("while one port is refused", 15*time.Second)
 }
 
 // portsWithLACP names the ports that the switch has accepted.

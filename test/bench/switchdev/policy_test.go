@@ -5,13 +5,10 @@ package switchdev
 import (
 	"context"
 	"log/slog"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -30,6 +27,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb/vswitch"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
+	"github.com/ovn-offload/ovn-offload/test/bench/machine"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -52,23 +50,9 @@ func (kernelNIC) SetVFs(address string, n int) error { return netdev.SetVFs("/sy
 func containerOVS(t *testing.T) (run string) {
 	t.Helper()
 	dir := t.TempDir()
-	script, err := filepath.Abs("../../../hack/image/rootfs/usr/local/bin/ovn-daemon")
-	if err != nil {
-		t.Fatal(err)
-	}
-	env := append(os.Environ(), "OVS_RUNDIR="+dir+"/run", "OVS_SYSCONFDIR="+dir+"/etc", "OVN_RUNDIR="+dir+"/ovn")
-	cmd := exec.Command(script, "ovs", "system")
-	cmd.Env = env
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait() })
-	eventually(t, "OVS answers", time.Minute, func() bool {
-		ready := exec.Command(script, "ready", "ovs")
-		ready.Env = env
-		return ready.Run() == nil
-	})
-	return dir + "/run"
+	ovs := &machine.OVS{TB: t, Script: machine.Script(t), Run: dir + "/run", Config: dir + "/etc"}
+	ovs.Start()
+	return ovs.Run
 }
 
 func newPolicyNode(t *testing.T, pci string) *policyNode {

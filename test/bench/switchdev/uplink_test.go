@@ -4,15 +4,11 @@ package switchdev
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -29,6 +25,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
+	"github.com/ovn-offload/ovn-offload/test/bench/machine"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -56,7 +53,7 @@ func TestUplink_BareNICOffloadsAndGoesBack(t *testing.T) {
 			write(t, moduleParameters+"new_uplink", anew)
 			t.Cleanup(func() { write(t, moduleParameters+"new_uplink", "0") })
 			h := newUplinkHost(t)
-			pinged := ping(t, gatewayNode)
+			pinged := machine.Ping(t, "outside", gatewayNode)
 			policy := h.policy("")
 
 			h.set(policy)
@@ -64,7 +61,7 @@ func TestUplink_BareNICOffloadsAndGoesBack(t *testing.T) {
 			if got := h.Results()[0].Message; !strings.Contains(got, "set uplinkChange of the policy") || h.pf(t).Switchdev() {
 				t.Errorf("by default: %q", got)
 			}
-			pinged.report("while the change is refused, and OVS restarts", 20*time.Second)
+			pinged.Report("while the change is refused, and OVS restarts", 20*time.Second)
 
 			policy = h.policy(v1alpha1.UplinkInPlace)
 			h.set(policy)
@@ -72,17 +69,17 @@ func TestUplink_BareNICOffloadsAndGoesBack(t *testing.T) {
 			h.cordoned = true
 			h.Mark()
 			h.await(t, "p Applied, p Applied")
-			pinged.report("from legacy to switchdev", 30*time.Second)
+			pinged.Report("from legacy to switchdev", 30*time.Second)
 			h.offloads()
 			if mtu := read(t, "/sys/class/net/"+uplinkName+"/mtu"); mtu != uplinkMTU || !h.bears("br"+uplinkName) {
 				t.Errorf("MTU %s", mtu)
 			}
-			pinged.report("with pods in hardware", 10*time.Second)
+			pinged.Report("with pods in hardware", 10*time.Second)
 
 			h.set()
 			h.await(t, "")
 			h.wantBare(t)
-			pinged.report("from switchdev to legacy", 30*time.Second)
+			pinged.Report("from switchdev to legacy", 30*time.Second)
 			if mtu := read(t, "/sys/class/net/"+uplinkName+"/mtu"); mtu != uplinkMTU || !h.bears("br"+uplinkName) {
 				t.Errorf("MTU %s", mtu)
 			}
@@ -99,18 +96,18 @@ func TestUplink_ComesBackWhenNodeIsCutOff(t *testing.T) {
 	t.Cleanup(func() { write(t, moduleParameters+"dead_uplink", "0") })
 	h := newUplinkHost(t)
 	h.cordoned = true
-	pinged := ping(t, gatewayNode)
+	pinged := machine.Ping(t, "outside", gatewayNode)
 	h.set(h.policy(v1alpha1.UplinkInPlace))
 	h.await(t, "p Failed, p Applied")
 	if got := h.Results()[0].Message; !strings.Contains(got, "was reachable before") || h.pf(t).Switchdev() || len(h.pf(t).VFs) != 0 {
 		t.Errorf("%q, %+v", got, h.pf(t))
 	}
-	pinged.report("there and back", 90*time.Second)
+	pinged.Report("there and back", 90*time.Second)
 	h.Mark()
 	eventually(t, "it is said why the change is not tried again", patience, func() bool {
 		return strings.Contains(h.Results()[0].Message, "was undone")
 	})
-	pinged.report("after it", 10*time.Second)
+	pinged.Report("after it", 10*time.Second)
 }
 
 func newUplinkHost(t *testing.T) *uplinkHost {
@@ -252,69 +249,4 @@ func (h *uplinkHost) offloads() {
 	for _, p := range []*vfPod{a, b} {
 		run(t, "ip", "netns", "del", p.ns)
 	}
-}
-
-// pinging is a ping from outside that goes on.
-type pinging struct {
-	*testing.T
-	file string
-	read int
-}
-
-const pingInterval = 100 * time.Millisecond
-
-func ping(t *testing.T, address string) *pinging {
-	t.Helper()
-	p := &pinging{T: t, file: filepath.Join(t.TempDir(), "ping")}
-	out, err := os.Create(p.file)
-	ok(t, err)
-	cmd := exec.Command("ip", inside("outside", "ping", "-n", "-D", "-i", fmt.Sprint(pingInterval.Seconds()), address)[1:]...)
-	cmd.Stdout, cmd.Stderr = out, out
-	ok(t, cmd.Start())
-	t.Cleanup(func() { _ = cmd.Process.Signal(syscall.SIGTERM); _ = cmd.Wait(); _ = out.Close() })
-	eventually(t, "the first answer", patience, func() bool { return strings.Contains(read(t, p.file), "bytes from") })
-	return p
-}
-
-// report counts the packets that were lost since the last report, and the longest time between two answers. It waits until
-// the external host has answers again.
-func (p *pinging) report(when string, limit time.Duration) {
-	p.Helper()
-	from := len(p.answers())
-	eventually(p, "pings answered "+when, patience, func() bool { return len(p.answers()) >= from+5 })
-	answers := p.answers()
-	last := answers[max(p.read-1, 0)]
-	var gap time.Duration
-	var lost int
-	for _, a := range answers[max(p.read-1, 0):] {
-		gap, lost = max(gap, a.at.Sub(last.at)), lost+max(a.seq-last.seq-1, 0)
-		last = a
-	}
-	p.Logf("%s: %d of %d pings lost, the longest gap was %s", when, lost, last.seq-answers[max(p.read-1, 0)].seq, gap.Round(10*time.Millisecond))
-	if gap > limit {
-		p.Errorf("%s: no answer for %s", when, gap)
-	}
-	p.read = len(answers)
-}
-
-type answer struct {
-	at  time.Time
-	seq int
-}
-
-func (p *pinging) answers() (all []answer) {
-	p.Helper()
-	for line := range strings.Lines(read(p, p.file)) {
-		stamp, rest, found := strings.Cut(strings.TrimPrefix(line, "["), "]")
-		_, seq, replied := strings.Cut(rest, "icmp_seq=")
-		if !found || !replied || !strings.Contains(rest, "bytes from") {
-			continue
-		}
-		at, err := strconv.ParseFloat(stamp, 64)
-		ok(p, err)
-		n, err := strconv.Atoi(strings.Fields(seq)[0])
-		ok(p, err)
-		all = append(all, answer{time.UnixMicro(int64(at * 1e6)), n})
-	}
-	return all
 }

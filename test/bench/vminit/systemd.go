@@ -68,7 +68,9 @@ func keep(dir, kept string) error {
 
 // keepOwn has what systemd calls the host's own units and network configuration in the directory that stays.
 func keepOwn() error {
-	for _, dir := range []string{"/etc/systemd/system", "/etc/NetworkManager/system-connections", "/var/lib/ovn-offload"} {
+	for _, dir := range []string{
+		"/etc/systemd/system", "/etc/NetworkManager/system-connections", "/etc/openvswitch", "/var/lib/ovn-offload",
+	} {
 		kept := filepath.Join(vm.DiskDir, dir)
 		if err := keep(dir, kept); err != nil {
 			return err
