@@ -12,12 +12,16 @@ import (
 
 // Check gives a finding or more for each check, in the order of Names.
 func Check(f Facts) Report {
-	r := Report{Node: f.Node, TakenOver: f.Gateway.TakenOver, canOffload: f.NIC.Limit == "" && (f.NIC.TotalVFs > 0 || f.NIC.Mode == "switchdev")}
+	r := Report{
+		Node: f.Node, TakenOver: f.Gateway.TakenOver, hasVFs: f.NIC.Mode == "switchdev",
+		canOffload: f.NIC.Limit == "" && (f.NIC.TotalVFs > 0 || f.NIC.Mode == "switchdev"),
+	}
 	for _, c := range checks() {
 		for _, finding := range c.find(f) {
 			finding.Check, finding.Page = c.name, Page+"#"+c.name
 			r.Findings = append(r.Findings, finding)
 			r.Verdict = max(r.Verdict, finding.Verdict)
+			r.hasVFs = r.hasVFs && (finding.Verdict == Pass || c.name != Kernels)
 			r.canOffload = r.canOffload && (finding.Verdict == Pass || c.name != Kernels && c.name != OffloadModules)
 		}
 	}
@@ -26,7 +30,7 @@ func Check(f Facts) Report {
 
 // Without leaves checks out.
 func (r Report) Without(names ...string) Report {
-	out := Report{Node: r.Node, TakenOver: r.TakenOver, canOffload: r.canOffload}
+	out := Report{Node: r.Node, TakenOver: r.TakenOver, canOffload: r.canOffload, hasVFs: r.hasVFs}
 	for _, finding := range r.Findings {
 		if !slices.Contains(names, finding.Check) {
 			out.Findings = append(out.Findings, finding)

@@ -48,6 +48,9 @@ func nic(f Facts) []Finding {
 		return pass("unknown: there is no NIC to look at")
 	case n.TotalVFs == 0 && n.Mode != "switchdev":
 		return pass("%s: no SR-IOV, so pods use veth pairs", what)
+	case n.Limit != "" && n.Mode == "switchdev":
+		return []Finding{warn("A pod that asks for a VF gets one, and its traffic stays in software: docs/offload-status.md has what this NIC can do.",
+			"%s: %s.", what, n.Limit)}
 	case n.Limit != "":
 		return []Finding{warn("Expect pods on veth pairs, or look in docs/offload-status.md for what this NIC can do.",
 			"%s: %s.", what, n.Limit)}

@@ -151,9 +151,10 @@ func TestCheck_SaysWhatPodsGet(t *testing.T) {
 		"fit":               {func(*Facts) {}, Offload},
 		"legacy mode":       {func(f *Facts) { f.NIC.Mode = "legacy" }, Offload},
 		"no VFs":            {func(f *Facts) { f.NIC = NIC{Driver: "virtio_net"} }, Veth},
-		"a NIC with limits": {func(f *Facts) { f.NIC.Limit = "no conntrack" }, Veth},
+		"a NIC with limits": {func(f *Facts) { f.NIC.Limit = "no conntrack" }, VF},
+		"limits, legacy":    {func(f *Facts) { f.NIC.Limit, f.NIC.Mode = "no conntrack", "legacy" }, Veth},
 		"an old kernel":     {func(f *Facts) { f.Kernel.Release = "5.10.0" }, Veth},
-		"no act_ct":         {func(f *Facts) { f.Kernel.Modules["act_ct"] = Absent }, Veth},
+		"no act_ct":         {func(f *Facts) { f.Kernel.Modules["act_ct"] = Absent }, VF},
 		"another OVS":       {func(f *Facts) { f.Others.OVS = true }, No},
 	} {
 		f := fit()

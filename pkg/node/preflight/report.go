@@ -46,15 +46,16 @@ type Report struct {
 	Pods     Pods      `json:"pods"`
 	Findings []Finding `json:"findings"`
 
-	canOffload bool
+	canOffload, hasVFs bool
 }
 
 // Pods is how the pods of a node are attached.
 type Pods string
 
-// The ways: in hardware if a pod asks for a VF, by veth pairs alone, or not at all.
+// The ways: in hardware if a pod asks for a VF, in software on a VF, by veth pairs alone, or not at all.
 const (
 	Offload Pods = "offload"
+	VF      Pods = "vf"
 	Veth    Pods = "veth"
 	No      Pods = "no"
 )
@@ -65,6 +66,8 @@ func (r Report) withPods() Report {
 		r.Pods = No
 	case r.canOffload:
 		r.Pods = Offload
+	case r.hasVFs:
+		r.Pods = VF
 	default:
 		r.Pods = Veth
 	}
