@@ -16,7 +16,7 @@ func ManagementOwner(node string) contract.Owner {
 func PortRows(bridge string, iface *vswitch.Interface) []ovsdb.Row {
 	port := &vswitch.Port{Name: iface.Name}
 	if iface.Type == "" {
-		port.OtherConfig = map[string]string{"transient": "true"}
+		port.OtherConfig = vswitch.Transient()
 	}
 	return []ovsdb.Row{
 		{

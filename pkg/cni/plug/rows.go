@@ -89,7 +89,7 @@ func wanted(p Port, bridge, boot string) ovsdb.Want {
 			ID: p.Link,
 			// OVS removes transient ports at boot (ovs-ctl, or our image's ovn-daemon): their
 			// links are gone with the pods.
-			Model:   &vswitch.Port{Name: p.Link, OtherConfig: map[string]string{"transient": "true"}},
+			Model:   &vswitch.Port{Name: p.Link, OtherConfig: vswitch.Transient()},
 			Parents: []ovsdb.Parent{{Table: "Bridge", Name: bridge, Column: "ports"}},
 		},
 		{

@@ -34,3 +34,8 @@ func ReplicaSchema() (ovsdb.Schema, error) {
 		},
 	}, err
 }
+
+// Transient gives the other_config of a Port that OVS forgets when the host boots.
+//
+// Format: ovs-ctl with --delete-transient-ports, and ovn-daemon.
+func Transient() map[string]string { return map[string]string{"transient": "true"} }
