@@ -193,9 +193,10 @@ func (d *dpuNode) Run(ctx context.Context) error {
 		if err := d.start(ctx, group); err != nil {
 			return err
 		}
-		if err := d.isSetUp(ctx, group); err != nil {
+		if err := d.awaitSetUp(ctx); err != nil {
 			return err
 		}
+		d.startOnUplink(ctx, group)
 		group.Go(func() error { return d.hwOffload.Run(ctx) }) // after the set-up, whose look at the uplink a restart of OVS would disturb
 		group.Go(func() error { return d.managementPort.Run(ctx) })
 		d.Process.ready.set(d.ready)

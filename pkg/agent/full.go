@@ -193,9 +193,10 @@ func (f *full) Run(ctx context.Context) error {
 		}
 		group.Go(func() error { return f.server.RunSweeps(ctx) })
 		group.Go(func() error { return f.server.Routes().Run(ctx) })
-		if err := f.isSetUp(ctx, group); err != nil {
+		if err := f.awaitSetUp(ctx); err != nil {
 			return err
 		}
+		f.startOnUplink(ctx, group)
 		f.physical.run(ctx, group)
 		f.awaitNICs(ctx)
 		return f.serve(ctx, f.server, f.ready)

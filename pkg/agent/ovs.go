@@ -163,12 +163,7 @@ func (o *ovs) follow(changed func(...contract.Owner)) {
 	})
 	o.db.OnReconnect(o.setup.Mark)
 	o.view.OnChange(func(owners ...contract.Owner) {
-		for _, owner := range owners {
-			o.setup.Changed(owner.String())
-			if o.services.concern(owner) {
-				o.setup.ServicesChanged()
-			}
-		}
+		o.services.tell(o.setup, owners)
 		changed(owners...)
 	})
 }
@@ -218,16 +213,20 @@ func (o *ovs) keepUnmanaged(ctx context.Context) {
 	}
 }
 
-// isSetUp returns when the node is set up, and starts what needs the uplink on its bridge.
-func (o *ovs) isSetUp(ctx context.Context, group *errgroup.Group) error {
+// awaitSetUp returns when the node is set up.
+func (o *ovs) awaitSetUp(ctx context.Context) error {
 	select {
 	case <-o.setup.Done():
+		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// startOnUplink starts what needs the uplink on its bridge.
+func (o *ovs) startOnUplink(ctx context.Context, group *errgroup.Group) {
 	o.keepUnmanaged(ctx) // the uplink may not have been there before
 	group.Go(func() error { return o.followLease(ctx) })
-	return nil
 }
 
 // parseOwners leaves out what others own.

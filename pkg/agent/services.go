@@ -94,6 +94,22 @@ func (s *services) ports(masquerade []netip.Prefix) (flows.Services, bool) {
 	return ports, true
 }
 
+// setUp is what follows objects; *gateway.Setup does.
+type setUp interface {
+	Changed(owners ...string)
+	ServicesChanged()
+}
+
+// tell tells the set-up of changed objects.
+func (s *services) tell(setup setUp, owners []contract.Owner) {
+	for _, owner := range owners {
+		setup.Changed(owner.String())
+		if s.concern(owner) {
+			setup.ServicesChanged()
+		}
+	}
+}
+
 // concern reports whether a changed object concerns the bridge: a pod has host ports, or is
 // gone and may have had some.
 func (s *services) concern(owner contract.Owner) bool {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
@@ -69,5 +70,38 @@ func must(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// recorder records what is reported to a set-up.
+type recorder struct {
+	changed  []string
+	services int
+}
+
+func (r *recorder) Changed(owners ...string) { r.changed = append(r.changed, owners...) }
+func (r *recorder) ServicesChanged()         { r.services++ }
+
+// TestServices_TellOfObjects: each object is reported to the set-up, and those of services and host ports a second time, which
+// asks for a pass of the gateway.
+func TestServices_TellOfObjects(t *testing.T) {
+	view, err := kube.NewNodeView(apitest.Client(fake.NewClientset()), "n")
+	must(t, err)
+	must(t, view.Start(t.Context()))
+	for owner, want := range map[contract.Owner]int{
+		{Kind: contract.KindService, Namespace: "d", Name: "web"}: 1, {Kind: kube.KindServiceCIDR, Name: "kubernetes"}: 1,
+		contract.NodeOwner("n"): 0, {Kind: contract.KindPod, Namespace: "d", Name: "gone"}: 0,
+	} {
+		var r recorder
+		(&services{view: view}).tell(&r, []contract.Owner{owner})
+		if r.services != want || len(r.changed) != 1 || r.changed[0] != owner.String() {
+			t.Errorf("%s: reported %q, and services %d times, want %d", owner, r.changed, r.services, want)
+		}
+	}
+	hadPorts := &services{view: view}
+	hadPorts.anyHostPorts.Store(true)
+	var r recorder
+	if hadPorts.tell(&r, []contract.Owner{{Kind: contract.KindPod, Namespace: "d", Name: "gone"}}); r.services != 1 {
+		t.Errorf("a pod that is gone, where pods have host ports: services are reported %d times", r.services)
 	}
 }
