@@ -182,6 +182,27 @@ func TestFile_HasNoNameAndNoAddress(t *testing.T) {
 	}
 }
 
+// TestText_ReplacesSerialNumbers: those that devlink and its JSON have, the same ones for the same board. What else says
+// which NIC it is stays.
+func TestText_ReplacesSerialNumbers(t *testing.T) {
+	r := withKey([]byte("a key"), cluster(t), words())
+	const dump = "pci/0000:03:00.0:\n  driver mlx5_core\n  serial_number MT2042X07531\n  board.serial_number 40-a6-b7-ff-ff-12\n  versions:\n      fixed:\n        fw.psid MT_0000000359\n"
+	got := r.Text(dump + `{"pci/0000:03:00.1":{"serial_number":"MT2042X07531"}}` + "\n  serial_number\n  versions")
+	for _, secret := range []string{"MT2042X07531", "40-a6-b7"} {
+		if strings.Contains(got, secret) {
+			t.Errorf("%s is in:\n%s", secret, got)
+		}
+	}
+	if to := r.pseudonym("serial", "MT2042X07531"); strings.Count(got, to) != 2 {
+		t.Errorf("%s is not there twice:\n%s", to, got)
+	}
+	for _, kept := range []string{"pci/0000:03:00.0:", "driver mlx5_core", "fw.psid MT_0000000359", "serial_number\n  versions"} {
+		if !strings.Contains(got, kept) {
+			t.Errorf("%q is not in:\n%s", kept, got)
+		}
+	}
+}
+
 // TestNew_HasItsOwnKey: two archives have different pseudonyms.
 func TestNew_HasItsOwnKey(t *testing.T) {
 	var names []string

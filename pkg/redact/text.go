@@ -16,11 +16,18 @@ var (
 
 func isSeparator(r rune) bool { return r == '-' || r == '.' }
 
+// serial matches the serial numbers of a NIC and of its board, as "devlink dev info" prints them, also as JSON.
+var serial = regexp.MustCompile(`(serial_number"?:?[ \t]*"?)([^\s",]+)`) //nolint:gochecknoglobals // constant
+
 // Text replaces what is in a text.
 func (r *Redactor) Text(text string) string {
 	if name, ok := r.names[text]; ok {
 		return name // images have more than a name
 	}
+	text = serial.ReplaceAllStringFunc(text, func(found string) string {
+		at := serial.FindStringSubmatchIndex(found)
+		return found[:at[4]] + r.pseudonym("serial", found[at[4]:])
+	})
 	var out strings.Builder
 	end := 0
 	for _, at := range part.FindAllStringIndex(text, -1) {

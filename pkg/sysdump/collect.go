@@ -171,7 +171,7 @@ type file struct {
 
 // namesFormer says whether the output of a command may have names of deleted objects, which look like any other word.
 func (c command) namesFormer() bool {
-	return c.isCopy() || slices.Contains([]string{"flows-br-int", "datapath-flows", "kernel-log", "northbound", "southbound", "inventory", "offload", "ovs-vsctl-show", "metrics", "controller-metrics"}, c.file)
+	return c.isCopy() || slices.Contains([]string{"flows-br-int", "datapath-flows", "kernel-log", "northbound", "southbound", "offload", "ovs-vsctl-show", "metrics", "controller-metrics"}, c.file)
 }
 
 // node collects from the network's pods of one node.
