@@ -79,10 +79,11 @@ func (n *NS) askDatapath(family string, message nl.Genlmsg, flags int, attribute
 	}
 	request := nl.NewNetlinkRequest(int(known.ID), flags)
 	request.AddData(&message)
-	request.AddRawData(make([]byte, datapathHeader))
+	body := make([]byte, datapathHeader)
 	for _, attribute := range attributes {
-		request.AddData(attribute)
+		body = append(body, attribute.Serialize()...)
 	}
+	request.AddRawData(body)
 	err = inside(n, func() error {
 		answers, err = request.Execute(unix.NETLINK_GENERIC, 0)
 		return err
