@@ -17,6 +17,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/vishvananda/netlink/nl"
@@ -28,18 +29,20 @@ import (
 // Devices is netdev.Devices with the questions to instances. It is safe for concurrent use.
 type Devices struct {
 	*netdev.Devices
+	links *netdev.NS
 
-	mu    sync.Mutex
-	ports map[string]netdev.DevlinkPort // as they were listed last, by netdev
+	mu        sync.Mutex
+	addresses []string                      // the NICs whose ports were listed last
+	ports     map[string]netdev.DevlinkPort // as they were listed last, by netdev
 }
 
-// Open takes the devices of the namespace. The NS stays the caller's.
+// Open takes the devices of the namespace. The NS stays the caller's, and is closed after the Devices.
 func Open(n *netdev.NS) (*Devices, error) {
 	devices, err := netdev.OpenDevices(n)
 	if err != nil {
 		return nil, err
 	}
-	return &Devices{Devices: devices}, nil
+	return &Devices{Devices: devices, links: n}, nil
 }
 
 // Eswitch asks a NIC on PCI. An error is no answer: the driver may be busy, as while VFs are made, and be in any mode.
@@ -61,8 +64,21 @@ func (d *Devices) Eswitch(address string) (netdev.Eswitch, error) {
 // DevlinkPorts lists the ports of NICs on PCI, or those of all instances if none is named. Kernels before 6.6 list all in
 // each case, which is noticed and asked for once.
 func (d *Devices) DevlinkPorts(addresses ...string) ([]netdev.DevlinkPort, error) {
-	var ports []netdev.DevlinkPort
-	var err error
+	ports, err := d.list(addresses)
+	if err != nil {
+		return nil, err
+	}
+	byNetdev := map[string]netdev.DevlinkPort{}
+	for _, p := range ports {
+		byNetdev[p.Netdev] = p
+	}
+	d.mu.Lock()
+	d.addresses, d.ports = slices.Clone(addresses), byNetdev
+	d.mu.Unlock()
+	return ports, nil
+}
+
+func (d *Devices) list(addresses []string) (ports []netdev.DevlinkPort, err error) {
 	if len(addresses) == 0 {
 		ports, err = d.dumpPorts("", "")
 	} else {
@@ -71,13 +87,6 @@ func (d *Devices) DevlinkPorts(addresses ...string) ([]netdev.DevlinkPort, error
 	if err != nil {
 		return nil, fmt.Errorf("listing devlink ports: %w", err)
 	}
-	byNetdev := map[string]netdev.DevlinkPort{}
-	for _, p := range ports {
-		byNetdev[p.Netdev] = p
-	}
-	d.mu.Lock()
-	d.ports = byNetdev
-	d.mu.Unlock()
 	return ports, nil
 }
 
@@ -153,12 +162,13 @@ func (d *Devices) FunctionMAC(representor string) (net.HardwareAddr, error) {
 	return p.Function.MAC, err
 }
 
-// portOf asks for the port that the last dump had for the representor, and lists all
-// ports only where that is another one by now. (Before Linux 6.2 a link does not tell
-// its port, and the library does not read it.)
+// portOf asks for the port that the last list had for the representor. If that is another one by now, as when links were
+// renamed, it lists the ports of the representor's NIC. (Before Linux 6.2 a link does not tell its port, and the library
+// does not read it.)
 func (d *Devices) portOf(representor string) (netdev.DevlinkPort, error) {
 	d.mu.Lock()
 	last, seen := d.ports[representor]
+	addresses := d.addresses
 	d.mu.Unlock()
 	if seen {
 		port, err := d.port(last)
@@ -166,7 +176,14 @@ func (d *Devices) portOf(representor string) (netdev.DevlinkPort, error) {
 			return port, nil
 		}
 	}
-	ports, err := d.DevlinkPorts()
+	link, err := d.links.Link(representor)
+	if err != nil {
+		return netdev.DevlinkPort{}, fmt.Errorf("devlink port of %s: %w", representor, err)
+	}
+	if link.Parent != "" {
+		addresses = []string{link.Parent}
+	}
+	ports, err := d.list(addresses)
 	if err != nil {
 		return netdev.DevlinkPort{}, err
 	}

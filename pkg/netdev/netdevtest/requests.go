@@ -135,10 +135,7 @@ func (r *recorder) note(n notification) {
 		return
 	}
 	raw := make([]byte, length)
-	local := []unix.Iovec{{Base: &raw[0]}}
-	local[0].SetLen(length)
-	remote := []unix.RemoteIovec{{Base: uintptr(n.args[1]), Len: length}}
-	if _, err := unix.ProcessVMReadv(os.Getpid(), local, remote, 0); err != nil {
+	if err := readMemory(raw, n.args[1]); err != nil {
 		r.err = err
 		return
 	}
@@ -149,4 +146,15 @@ func (r *recorder) note(n notification) {
 	for _, m := range messages {
 		r.requests = append(r.requests, Request{Protocol: protocol, NetlinkMessage: m})
 	}
+}
+
+// readMemory reads the process' own memory at an address. Not each kernel has process_vm_readv(2).
+func readMemory(into []byte, address uint64) error {
+	memory, err := os.Open("/proc/self/mem")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = memory.Close() }()
+	_, err = memory.ReadAt(into, int64(address))
+	return err
 }

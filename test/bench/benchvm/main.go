@@ -47,7 +47,7 @@ func command(exit *int) *cobra.Command {
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
 	flags.IntVar(&o.machine.NICs, "nics", o.machine.NICs, "number of NICs")
-	flags.IntVar(&o.job.VFs, "vfs", o.job.VFs, "VFs of each NIC when the program begins, up to 8")
+	flags.IntVar(&o.job.VFs, "vfs", o.job.VFs, fmt.Sprint("VFs of each NIC when the program begins, up to ", vm.MaxVFs))
 	flags.BoolVar(&o.job.Switchdev, "switchdev", o.job.Switchdev, "switchdev mode when the program begins")
 	flags.BoolVar(&o.plain, "plain", false, "without the NICs' driver")
 	flags.IntVar(&o.machine.Memory, "memory", o.machine.Memory, "memory in MB")

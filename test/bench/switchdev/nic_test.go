@@ -11,6 +11,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev/devlink"
 	"github.com/ovn-offload/ovn-offload/pkg/vf"
+	"github.com/ovn-offload/ovn-offload/test/bench/vm"
 	"github.com/ovn-offload/ovn-offload/test/tier"
 )
 
@@ -63,7 +64,7 @@ func TestInventory_FollowsChangesOfNIC(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := pf(t, inventory(t, node), pci)
-	if !p.Switchdev() || p.TotalVFs != 8 || len(p.VFs) != 4 || p.Uplink() == nil || len(p.Problems) > 0 || len(p.Representors) > 0 {
+	if !p.Switchdev() || p.TotalVFs != vm.MaxVFs || len(p.VFs) != 4 || p.Uplink() == nil || len(p.Problems) > 0 || len(p.Representors) > 0 {
 		t.Fatalf("switchdev with 4 VFs: %+v", p)
 	}
 	for i, v := range p.VFs {

@@ -27,12 +27,16 @@ type sandbox struct {
 // call is what the runtime does: it runs the plugin, which asks the server.
 func (s *sandbox) call(command string) ([]byte, time.Duration, *cnitypes.Error) {
 	start := time.Now()
-	out, err := shim.Call(context.Background(), s.socket, shim.Request{
+	out, err := shim.Call(context.Background(), s.socket, s.request(command))
+	return out, time.Since(start), err
+}
+
+func (s *sandbox) request(command string) shim.Request {
+	return shim.Request{
 		Command: command, ContainerID: s.id, Netns: "/run/netns/" + s.ns, IfName: "eth0",
 		Args:   "K8S_POD_NAMESPACE=default;K8S_POD_NAME=" + s.name + ";K8S_POD_UID=uid-" + s.name,
 		Config: json.RawMessage(`{"cniVersion":"1.1.0","name":"ovn-kubernetes","type":"ovn-k8s-cni-overlay"}`),
-	})
-	return out, time.Since(start), err
+	}
 }
 
 func (s *sandbox) must(command string) time.Duration {

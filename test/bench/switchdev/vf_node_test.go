@@ -38,6 +38,7 @@ type podNode struct {
 	live    *vf.Live
 	ledger  *ledger.Ledger
 	db      *ovsdb.DB
+	server  *cni.Server
 	socket  string
 	kubelet kubelet
 
@@ -48,12 +49,18 @@ type podNode struct {
 
 func newPodNode(t *testing.T) *podNode {
 	t.Helper()
+	return newPodNodeOf(t, "4")
+}
+
+// newPodNodeOf is a node whose NIC has so many VFs.
+func newPodNodeOf(t *testing.T, vfs string) *podNode {
+	t.Helper()
 	n := &podNode{
 		T: t, c: &cluster{t: t, dir: t.TempDir()}, pci: nics(t)[0],
 		pods: map[string]*corev1.Pod{},
 	}
 	n.seen = podsOf(n)
-	nicSet(t, n.pci, "switchdev", "4")
+	nicSet(t, n.pci, "switchdev", vfs)
 	n.dir = filepath.Join(n.c.dir, "node")
 	if err := os.Mkdir(n.dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -133,6 +140,7 @@ func (n *podNode) serve() {
 		},
 	}, log, nil)
 	check(err)
+	n.server = server
 	n.live.OnChange(func(vf.Inventory) { server.Repair() })
 	check(server.Listen())
 	ctx, cancel := context.WithCancel(context.Background())

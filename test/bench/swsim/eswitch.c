@@ -238,3 +238,25 @@ const struct devlink_ops swsim_devlink_ops = {
 	.reload_down		 = swsim_reload_down,
 	.reload_up		 = swsim_reload_up,
 };
+
+/* A VF's instance has nothing but its lock */
+static int swsim_vf_reload_down(struct devlink *devlink, bool netns_change,
+				enum devlink_reload_action action,
+				enum devlink_reload_limit limit, struct netlink_ext_ack *extack)
+{
+	return 0;
+}
+
+static int swsim_vf_reload_up(struct devlink *devlink, enum devlink_reload_action action,
+			      enum devlink_reload_limit limit, u32 *actions_performed,
+			      struct netlink_ext_ack *extack)
+{
+	*actions_performed = BIT(DEVLINK_RELOAD_ACTION_DRIVER_REINIT);
+	return 0;
+}
+
+const struct devlink_ops swsim_vf_devlink_ops = {
+	.reload_actions	= BIT(DEVLINK_RELOAD_ACTION_DRIVER_REINIT),
+	.reload_down	= swsim_vf_reload_down,
+	.reload_up	= swsim_vf_reload_up,
+};

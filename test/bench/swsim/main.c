@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 /* PCI functions, and what debugfs shows. */
 #include <linux/debugfs.h>
+#include <linux/kthread.h>
 #include <linux/module.h>
 #include "swsim.h"
 
@@ -12,6 +13,10 @@ u8 swsim_rand[2];
 static bool one_card;
 module_param(one_card, bool, 0644);
 MODULE_PARM_DESC(one_card, "NICs that the driver takes are ports of one card, whose switch id they have");
+
+static bool vf_devlink;
+module_param(vf_devlink, bool, 0644);
+MODULE_PARM_DESC(vf_devlink, "VFs that the driver takes have a devlink instance each, as with mlx5");
 
 static int ports_show(struct seq_file *s, void *v)
 {
@@ -36,6 +41,49 @@ static int ports_show(struct seq_file *s, void *v)
 }
 DEFINE_SHOW_ATTRIBUTE(ports);
 
+/* hold_vfs: 1 takes the locks of the VFs' instances, as drivers do that start; 0 gives them back */
+static int swsim_hold(void *data)
+{
+	struct swsim_pf *pf = data;
+	int i;
+
+	for (i = 0; i < pf->num_vfs; i++)
+		if (pf->vf[i].devlink)
+			devl_lock(pf->vf[i].devlink);
+	complete(&pf->held);
+	while (!kthread_should_stop())
+		schedule_timeout_interruptible(HZ);
+	for (i = 0; i < pf->num_vfs; i++)
+		if (pf->vf[i].devlink)
+			devl_unlock(pf->vf[i].devlink);
+	return 0;
+}
+
+static int hold_set(void *data, u64 on)
+{
+	struct swsim_pf *pf = data;
+	struct task_struct *holder;
+	int err = 0;
+
+	mutex_lock(&pf->hold_mutex);
+	if (!on && pf->holder) {
+		kthread_stop(pf->holder);
+		pf->holder = NULL;
+	} else if (on && !pf->holder) {
+		reinit_completion(&pf->held);
+		holder = kthread_run(swsim_hold, pf, DRV "_hold");
+		if (IS_ERR(holder)) {
+			err = PTR_ERR(holder);
+		} else {
+			pf->holder = holder;
+			wait_for_completion(&pf->held);
+		}
+	}
+	mutex_unlock(&pf->hold_mutex);
+	return err;
+}
+DEFINE_DEBUGFS_ATTRIBUTE(hold_fops, NULL, hold_set, "%llu\n");
+
 static int swsim_sriov_configure(struct pci_dev *pdev, int n)
 {
 	struct swsim_pf *pf = pci_get_drvdata(pdev);
@@ -54,6 +102,7 @@ static int swsim_sriov_configure(struct pci_dev *pdev, int n)
 		if (!err)
 			return n;
 	} else {
+		hold_set(pf, 0);
 		pci_disable_sriov(pdev);
 	}
 	devl_lock(pf->devlink);
@@ -86,6 +135,12 @@ static int swsim_vf_probe(struct pci_dev *pdev)
 	if (vf->rep)
 		swsim_link(dev, vf->rep);
 	devl_unlock(pf->devlink);
+	if (vf_devlink) {
+		vf->devlink = devlink_alloc_ns(&swsim_vf_devlink_ops, 0,
+					       devlink_net(pf->devlink), &pdev->dev);
+		if (vf->devlink)
+			devlink_register(vf->devlink);
+	}
 	return 0;
 }
 
@@ -95,6 +150,11 @@ static void swsim_vf_remove(struct pci_dev *pdev)
 	struct swsim_vf *vf = &pf->vf[pci_iov_vf_id(pdev)];
 	struct net_device *dev;
 
+	if (vf->devlink) {
+		devlink_unregister(vf->devlink);
+		devlink_free(vf->devlink);
+		vf->devlink = NULL;
+	}
 	devl_lock(pf->devlink);
 	dev = rcu_dereference_protected(vf->dev, true);
 	RCU_INIT_POINTER(vf->dev, NULL);
@@ -128,6 +188,8 @@ static int swsim_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	pf->mode = DEVLINK_ESWITCH_MODE_LEGACY;
 	pf->inline_mode = DEVLINK_ESWITCH_INLINE_MODE_NONE;
 	pf->encap = DEVLINK_ESWITCH_ENCAP_MODE_BASIC;
+	mutex_init(&pf->hold_mutex);
+	init_completion(&pf->held);
 	pf->idx = ida_alloc_max(&swsim_ida, 63, GFP_KERNEL);
 	if (pf->idx < 0) {
 		err = pf->idx;
@@ -158,6 +220,7 @@ static int swsim_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 
 	pf->ddir = debugfs_create_dir(pci_name(pdev), swsim_ddir);
 	debugfs_create_file("ports", 0400, pf->ddir, pf, &ports_fops);
+	debugfs_create_file("hold_vfs", 0200, pf->ddir, pf, &hold_fops);
 	return 0;
 
 err_unregister:

@@ -31,7 +31,7 @@
 #include <net/pkt_cls.h>
 
 #define DRV "swsim"
-#define SWSIM_MAX_VFS 64
+#define SWSIM_MAX_VFS 128
 
 enum swsim_kind { SW_UPLINK, SW_REP, SW_VF, SW_WIRE };
 
@@ -51,6 +51,7 @@ struct swsim_vf {
 	struct net_device __rcu *dev;	/* netdev of the VF itself */
 	struct net_device *rep;
 	struct devlink_port dl_port;
+	struct devlink *devlink;	/* its own, as with mlx5; with vf_devlink only */
 	struct pci_dev *pdev;
 	u8 mac[ETH_ALEN];
 	u16 vlan;
@@ -73,6 +74,9 @@ struct swsim_pf {
 	struct devlink_port uplink_port;
 	struct net_device *wire;
 	struct dentry *ddir;
+	struct task_struct *holder;	/* has the locks of the VFs' instances; hold_mutex */
+	struct mutex hold_mutex;
+	struct completion held;
 	struct swsim_vf vf[SWSIM_MAX_VFS];
 };
 
@@ -94,7 +98,7 @@ void swsim_carriers(struct swsim_pf *pf);
 void swsim_deliver(struct net_device *to, struct sk_buff *skb);
 
 /* eswitch.c */
-extern const struct devlink_ops swsim_devlink_ops;
+extern const struct devlink_ops swsim_devlink_ops, swsim_vf_devlink_ops;
 int swsim_uplink_add(struct swsim_pf *pf);
 void swsim_uplink_del(struct swsim_pf *pf);
 int swsim_reps_add(struct swsim_pf *pf);

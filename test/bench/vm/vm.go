@@ -39,8 +39,8 @@ type Config struct {
 	Control int
 }
 
-// MaxVFs is what each NIC can have.
-const MaxVFs = 8
+// MaxVFs is what each NIC can have: the most of QEMU 7.2.
+const MaxVFs = 127
 
 // ControlMAC is the card for Config.Control, ControlAddress what the machine gives it.
 const (
@@ -200,7 +200,7 @@ func arguments(cfg Config, job Job, dir string) []string {
 	for n := range cfg.NICs {
 		args = append(args,
 			"-device", fmt.Sprintf("nvme-subsys,id=subsys%d", n),
-			"-device", fmt.Sprintf("pcie-root-port,id=slot%[1]d,bus=pcie.0,slot=%[2]d,addr=%#[3]x", n, n+1, 0x10+n),
+			"-device", fmt.Sprintf("pcie-root-port,id=slot%[1]d,bus=pcie.0,slot=%[2]d,addr=%#[3]x,mem-reserve=16M", n, n+1, 0x10+n),
 			"-device", fmt.Sprintf("nvme,serial=nic%[1]d,subsys=subsys%[1]d,bus=slot%[1]d,max_ioqpairs=%[2]d,msix_qsize=%[2]d,"+
 				"sriov_max_vfs=%[3]d,sriov_vq_flexible=%[4]d,sriov_vi_flexible=%[4]d", n, 2*MaxVFs+2, MaxVFs, 2*MaxVFs))
 	}
