@@ -9,10 +9,9 @@
 //
 //	cmd/agent: flags -> Config -> Run -> one of these -> kube.NodeView, ovsdb.DB (the local OVS), netdev
 //
-// A constructor makes the parts and subscribes each to the events of the others; it starts
-// nothing. Run starts the parts in the order in which they need each other. The network's
-// configuration for the container runtime is written last. Metrics and health are served
-// first, even without an API server.
+// A constructor makes the parts and subscribes each to the events of the others; it starts nothing. Run starts the
+// parts in the order in which they need each other. The network's configuration for the container runtime is written
+// last. Metrics and health are served first, even without an API server.
 package agent
 
 import (

@@ -104,7 +104,8 @@ func (s *flowServer) serveTLS(ctx context.Context, handler http.Handler) error {
 	return expose.Serve(ctx, tls.NewListener(listener, config), guardFlows(handler, relay, s.client.May), s.Logger)
 }
 
-// guardFlows lets the relay pass by its certificate, and others by a token whose account may list the flows of all pods.
+// guardFlows lets the relay pass by its certificate, and others by a token whose account may list the flows of all
+// pods.
 func guardFlows(handler http.Handler, relay func(*tls.ConnectionState) bool,
 	may func(ctx context.Context, token string, what authorizationv1.ResourceAttributes) (bool, error),
 ) http.Handler {

@@ -167,8 +167,9 @@ func (f *full) openServer() (err error) {
 	bridge := &plug.OVS{DB: f.db, Bridge: contract.IntegrationBridge, Host: f.netns, Boot: f.Node.Boot}
 	f.ready = func() error { return cmp.Or(bridge.Ready(), joined(f.db), f.setup.Ready()) }
 	if f.server, err = cni.NewServer(cfg, cni.Deps{
-		Plugger: bridge, Pods: f.pods, Host: f.netns, OpenNS: cni.OpenNS, Functions: f.vfs.functions, Mapped: f.mapped, Ready: f.ready,
+		Plugger: bridge, Pods: f.pods, Host: f.netns, OpenNS: cni.OpenNS, Functions: f.vfs.functions, Ready: f.ready,
 		OnNode: func() []*corev1.Pod { return f.view.PodsOnNode(f.Node.Node) },
+		Mapped: func(physicalNetwork string) bool { return node.BridgeOf(setting(f.db, node.BridgeMappings), physicalNetwork) != "" },
 	}, f.Logger, f.metrics); err != nil {
 		return err
 	}

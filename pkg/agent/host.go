@@ -18,8 +18,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/vf/setup"
 )
 
-// host is the agent of a host with a DPU. There is no OVS here, and nothing of the
-// machine's own network changes.
+// host is the agent of a host with a DPU. There is no OVS here, and nothing of the machine's own network changes.
 type host struct {
 	*podVFs
 	mtu            *dpu.PodMTU
@@ -33,8 +32,7 @@ type host struct {
 	changed        chan struct{} // the DPU's health
 }
 
-// Host makes the agent of a host with a DPU: it answers the CNI plugin for pods that have
-// their ports on the DPU.
+// Host makes the agent of a host with a DPU: it answers the CNI plugin for pods that have their ports on the DPU.
 func Host(ctx context.Context, p *Process) (Agent, error) {
 	n, err := newParts(ctx, p)
 	if err != nil {
@@ -114,8 +112,7 @@ func (h *host) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
-// healthChanged publishes what the DPU's Lease says, in an Event of the Node and among the
-// problems of its NodeOffload.
+// healthChanged publishes what the DPU's Lease says, in an Event of the Node and among the problems of its NodeOffload.
 func (h *host) healthChanged(health dpu.Health) {
 	if !health.Ready {
 		h.report.Warn(contract.NodeOwner(h.Node.Node), "DPUNotReady", "the DPU of this host is not ready: "+health.Reason)

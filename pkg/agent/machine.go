@@ -102,8 +102,7 @@ func Inventory(ctx context.Context, sysfs string, watch bool, write func(vf.Inve
 	return err
 }
 
-// detect finds out what this machine is. A DPU need not be a Node of the cluster
-// whose address it is given.
+// detect finds out what this machine is. A DPU need not be a Node of the cluster whose address it is given.
 func (p *Process) detect(ctx context.Context) (string, error) {
 	labels := map[string]string{}
 	if name := p.Node.Node; name != "" {
@@ -125,8 +124,8 @@ func (p *Process) detect(ctx context.Context) (string, error) {
 	return modeOf(labels, inventory), nil
 }
 
-// modeOf prefers the Node's labels, which an administrator has set. A machine with the
-// representors of another machine is a DPU. A host does not show that its NIC is one.
+// modeOf prefers the Node's labels, which an administrator has set. A machine with the representors of another machine
+// is a DPU. A host does not show that its NIC is one.
 func modeOf(labels map[string]string, inventory vf.Inventory) string {
 	if _, ok := labels[contract.DPUHostLabel]; ok {
 		return ModeHost

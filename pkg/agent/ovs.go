@@ -64,11 +64,6 @@ func setting(db *ovsdb.DB, key string) string {
 	return ""
 }
 
-// mapped says that the node has a bridge to a physical network.
-func (o *ovs) mapped(physicalNetwork string) bool {
-	return node.BridgeOf(setting(o.db, node.BridgeMappings), physicalNetwork) != ""
-}
-
 // joined says why packets do not pass between br-int and a bridge to a physical network.
 func joined(db *ovsdb.DB) error {
 	return node.SameDatapath(setting(db, node.BridgeMappings), db.Table(vswitch.BridgeTable), contract.IntegrationBridge)
@@ -282,14 +277,7 @@ func probes(client *api.Client, remotes string) map[string]func(context.Context)
 	}
 	out := map[string]func(context.Context) error{}
 	for name, address := range targets {
-		out[name] = func(ctx context.Context) error {
-			dialer := net.Dialer{Timeout: 3 * time.Second}
-			conn, err := dialer.DialContext(ctx, "tcp", address)
-			if err != nil {
-				return err
-			}
-			return conn.Close()
-		}
+		out[name] = node.Dial(address)
 	}
 	return out
 }

@@ -41,8 +41,8 @@ func (o *ownVFs) find(purpose vf.Purpose) (string, error) {
 	return device, err
 }
 
-// management is the VF of the management port. A node that has no such VF, as others of
-// the cluster may, has an internal port.
+// management is the VF of the management port. A node that has no such VF, as others of the cluster may, has an
+// internal port.
 func (o *ownVFs) management() (*node.VF, error) {
 	f, err := o.withRepresentor(vf.ForManagement)
 	if err != nil {
@@ -51,8 +51,7 @@ func (o *ownVFs) management() (*node.VF, error) {
 	return f, nil
 }
 
-// gateway is the VF that has the node's address; without one, the gateway bridge's own
-// interface has it.
+// gateway is the VF that has the node's address; without one, the gateway bridge's own interface has it.
 func (o *ownVFs) gateway() (*node.VF, error) { return o.withRepresentor(vf.ForGateway) }
 
 func (o *ownVFs) withRepresentor(purpose vf.Purpose) (*node.VF, error) {
@@ -70,8 +69,8 @@ func (o *ownVFs) withRepresentor(purpose vf.Purpose) (*node.VF, error) {
 	return &node.VF{Device: device, Representor: v.Representor}, nil
 }
 
-// claim is the VF of the management port on a host with a DPU, and its claim for the
-// DPU; former is the annotation as it is.
+// claim is the VF of the management port on a host with a DPU, and its claim for the DPU; former is the annotation as
+// it is.
 func (o *ownVFs) claim(former string) (*node.VF, error) {
 	device, err := o.find(vf.ForManagement)
 	if err == nil && device == "" {

@@ -20,12 +20,11 @@ import (
 type services struct {
 	view   *kube.NodeView
 	health *svchealth.Server
-	// changed is called when other services have no endpoint here; nil on a host with a
-	// DPU, which has the gateway bridge.
+	// changed is called when other services have no endpoint here; nil on a host with a DPU, which has the gateway
+	// bridge.
 	changed func()
 	synced  atomic.Bool // the view is complete
-	// remote are the services with policy Local without an endpoint here; nil before
-	// their endpoints are counted first.
+	// remote are the services with policy Local without an endpoint here; nil before their endpoints are counted first.
 	remote atomic.Pointer[map[types.NamespacedName]bool]
 	// anyHostPorts says that the bridge has had host ports of pods to serve.
 	anyHostPorts atomic.Bool
@@ -50,9 +49,8 @@ func newServices(p *Process, view *kube.NodeView) *services {
 	return s
 }
 
-// countEndpoints gives the ready endpoints on this node of the services that are
-// checked, and records which services with policy Local have none here. While the
-// endpoints cannot be read, the record stays.
+// countEndpoints gives the ready endpoints on this node of the services that are checked, and records which services
+// with policy Local have none here. While the endpoints cannot be read, the record stays.
 func (s *services) countEndpoints(ctx context.Context, endpoints *kube.LocalEndpoints, checked []types.NamespacedName) (map[types.NamespacedName]int, error) {
 	var local []types.NamespacedName
 	for _, svc := range s.view.Services() {
@@ -80,8 +78,7 @@ func (s *services) countEndpoints(ctx context.Context, endpoints *kube.LocalEndp
 	return ready, err
 }
 
-// ports are not known before the view is complete, and before it is known which services
-// have endpoints here.
+// ports are not known before the view is complete, and before it is known which services have endpoints here.
 func (s *services) ports(masquerade []netip.Prefix) (flows.Services, bool) {
 	remote := s.remote.Load()
 	if !s.synced.Load() || remote == nil {
@@ -110,8 +107,7 @@ func (s *services) tell(setup setUp, owners []contract.Owner) {
 	}
 }
 
-// concern reports whether a changed object concerns the bridge: a pod has host ports, or is
-// gone and may have had some.
+// concern reports whether a changed object concerns the bridge: a pod has host ports, or is gone and may have had some.
 func (s *services) concern(owner contract.Owner) bool {
 	switch owner.Kind {
 	case contract.KindService, kube.KindServiceCIDR:

@@ -25,8 +25,8 @@ const (
 	southboundWithin = 3 * time.Second
 )
 
-// southbound says why this node learns nothing new: ovn-controller has no connection to the Southbound database. Running
-// pods go on.
+// southbound says why this node learns nothing new: ovn-controller has no connection to the Southbound database.
+// Running pods go on.
 type southbound struct {
 	status func(ctx context.Context) (string, error) // of ovn-controller's connection
 	check  func(ctx context.Context) error           // the reasons of the endpoints

@@ -28,8 +28,8 @@ type podVFs struct {
 	offering  sync.Mutex
 }
 
-// newPodVFs has to come before the inventory runs. A node without VFs has nothing to hand
-// out, and does not register with its kubelet.
+// newPodVFs has to come before the inventory runs. A node without VFs has nothing to hand out, and does not register
+// with its kubelet.
 func newPodVFs(n *parts, uplink plugin.Uplink, defaults []plugin.Pool) (*podVFs, error) {
 	claims, err := n.openLedger()
 	if err != nil {

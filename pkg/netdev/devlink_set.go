@@ -12,9 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SetEswitchMode sets the mode of the eswitch of a NIC on PCI: legacy or
-// switchdev. The driver makes and removes representors meanwhile, which takes
-// seconds.
+// SetEswitchMode sets the mode of the eswitch of a NIC on PCI: legacy or switchdev. The driver makes and removes
+// representors meanwhile, which takes seconds.
 func (d *Devices) SetEswitchMode(address, mode string) error {
 	handle, err := openHandle(d.ns.ns, unix.NETLINK_GENERIC) // of its own: questions about other NICs do not wait
 	if err != nil {
@@ -28,8 +27,8 @@ func (d *Devices) SetEswitchMode(address, mode string) error {
 	return nil
 }
 
-// SetVFMAC sets what a VF will use when its driver starts, through its PF. A
-// driver that has started need not take notice.
+// SetVFMAC sets what a VF will use when its driver starts, through its PF. A driver that has started need not take
+// notice.
 func (d *Devices) SetVFMAC(pf string, vf int, mac net.HardwareAddr) error {
 	l, err := find(d.ns, pf)
 	if err != nil {
@@ -41,12 +40,11 @@ func (d *Devices) SetVFMAC(pf string, vf int, mac net.HardwareAddr) error {
 	return nil
 }
 
-// ErrStillEnabled says that a driver keeps hw-tc-offload on, as each does while the link
-// has rules of TC.
+// ErrStillEnabled says that a driver keeps hw-tc-offload on, as each does while the link has rules of TC.
 var ErrStillEnabled = errors.New("the driver keeps it on, as it does while there are rules")
 
-// SetHWTC switches a link's hw-tc-offload. The kernel returns no error when the
-// driver leaves the feature as it was, so it is read back.
+// SetHWTC switches a link's hw-tc-offload. The kernel returns no error when the driver leaves the feature as it was, so
+// it is read back.
 func (d *Devices) SetHWTC(link string, on bool) error {
 	err := d.ethtool.Change(link, map[string]bool{"hw-tc-offload": on})
 	var now Features
@@ -66,9 +64,8 @@ func (d *Devices) SetHWTC(link string, on bool) error {
 	return nil
 }
 
-// SetVFs makes a NIC on PCI have so many VFs; root is where sysfs is mounted.
-// The kernel refuses to go from one number to another other than by way of 0.
-// It returns when the VFs' drivers have been asked to take them.
+// SetVFs makes a NIC on PCI have so many VFs; root is where sysfs is mounted. The kernel refuses to go from one number
+// to another other than by way of 0. It returns when the VFs' drivers have been asked to take them.
 func SetVFs(root, address string, n int) error {
 	file := filepath.Join(root, "bus/pci/devices", filepath.Base(address), "sriov_numvfs")
 	f, err := os.OpenFile(file, os.O_WRONLY, 0) // never made: a NIC without SR-IOV has none

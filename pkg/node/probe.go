@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"sync"
 	"time"
@@ -15,6 +16,18 @@ const (
 	// probePause is the time between two attempts of a probe that fails.
 	probePause = 500 * time.Millisecond
 )
+
+// Dial makes a probe of a TCP address.
+func Dial(address string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		dialer := net.Dialer{Timeout: 3 * time.Second}
+		conn, err := dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+}
 
 // Reachable names the probes that succeed now.
 func (h *Host) Reachable(ctx context.Context) []string {
