@@ -169,7 +169,9 @@ func (f *full) openServer() (err error) {
 	if f.server, err = cni.NewServer(cfg, cni.Deps{
 		Plugger: bridge, Pods: f.pods, Host: f.netns, OpenNS: cni.OpenNS, Functions: f.vfs.functions, Ready: f.ready,
 		OnNode: func() []*corev1.Pod { return f.view.PodsOnNode(f.Node.Node) },
-		Mapped: func(physicalNetwork string) bool { return node.BridgeOf(setting(f.db, node.BridgeMappings), physicalNetwork) != "" },
+		Mapped: func(physicalNetwork string) bool {
+			return node.BridgeOf(setting(f.db, node.BridgeMappings), physicalNetwork) != ""
+		},
 	}, f.Logger, f.metrics); err != nil {
 		return err
 	}
