@@ -41,6 +41,7 @@ type gatewayHost struct {
 	*podNode
 	setup    *gateway.Setup
 	function atomic.Pointer[node.VF]
+	absent   atomic.Bool // ovs-vswitchd
 	nic      string
 }
 
@@ -176,7 +177,7 @@ func (h *gatewayHost) run() {
 	}
 	h.setup, err = gateway.New(cfg, gateway.Deps{
 		Deps: deps, Flows: openflow.Tables{Log: log},
-		VF: func() (*node.VF, error) { return h.function.Load(), nil },
+		VF: func() (*node.VF, error) { return h.function.Load(), nil }, SwitchAbsent: h.absent.Load,
 	})
 	ok(h, err)
 	h.db.OnChange(func(owners []string) { h.setup.Changed(owners...) })
