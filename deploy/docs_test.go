@@ -32,7 +32,7 @@ func read(t *testing.T, pattern string) (all map[string]string) {
 var eventPatterns = []*regexp.Regexp{
 	regexp.MustCompile(`\.(?:Warn|Note)\([^\n]+?, "([A-Z]\w+)", `),
 	regexp.MustCompile(`(?:\.emit|permit\.Leave)\([^\n]+?, "([A-Z]\w+)", `),
-	regexp.MustCompile(`\breason(?:Outside|Inside) += "([A-Z]\w+)"`),
+	regexp.MustCompile(`\breason(?:Outside|Inside|OffloadSet|OffloadOff) += "([A-Z]\w+)"`),
 	regexp.MustCompile(`return "([A-Z][a-z]+[A-Z]\w+)", (?:fmt\.|")`),
 }
 
@@ -60,7 +60,7 @@ func reported(t *testing.T) (codes, events []string) {
 }
 
 // recoveries are Normal Events; the page of the failure that they end names them.
-var recoveries = []string{"NetworkRecovered", "TrafficOffloaded"}
+var recoveries = []string{"NetworkRecovered", "TrafficOffloaded", "HardwareOffloadSet"}
 
 // Every error code and every Event has a page, and the index names the page.
 func TestFailurePages_CoverAllCodesAndEvents(t *testing.T) {
