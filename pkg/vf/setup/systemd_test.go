@@ -39,6 +39,20 @@ func (m *systemdManagerFake) GetUnitByPID(pid uint32) (dbus.ObjectPath, *dbus.Er
 	return m.unit, nil
 }
 
+// has puts process 7 into a unit.
+func (m *systemdManagerFake) has(unit dbus.ObjectPath) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unit = unit
+}
+
+// restarted gives the calls of RestartUnit until now.
+func (m *systemdManagerFake) restarted() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return strings.Join(m.restarts, ",")
+}
+
 func (m *systemdManagerFake) RestartUnit(name, mode string) (dbus.ObjectPath, *dbus.Error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -104,30 +118,32 @@ func TestRestart_ServiceOfHost(t *testing.T) {
 		Observed: func() (offload.Observed, bool) { return offload.Observed{}, true },
 	}
 	daemon(t, dir, 7, false)
+	m.mu.Lock()
 	m.restart = func() { daemon(t, dir, 8, false) }
-	m.unit = "/org/freedesktop/systemd1/unit/ovs"
+	m.mu.Unlock()
+	m.has("/org/freedesktop/systemd1/unit/ovs")
 	if v.Observe().Supervised {
 		t.Error("supervised without services")
 	}
 	v.Services = Systemd{Run: run}
 	for unit, want := range map[dbus.ObjectPath]string{"/org/freedesktop/systemd1/unit/other": "no supervisor", "": "does not belong to any loaded unit"} {
-		m.unit = unit
+		m.has(unit)
 		if err := v.Restart(t.Context()); err == nil || !strings.Contains(err.Error(), want) || v.Observe().Supervised {
 			t.Errorf("unit %q: %v, want %q", unit, err, want)
 		}
 	}
-	if len(m.restarts) > 0 {
-		t.Fatalf("restarted %q", m.restarts)
+	if restarts := m.restarted(); restarts != "" {
+		t.Fatalf("restarted %q", restarts)
 	}
-	m.unit = "/org/freedesktop/systemd1/unit/ovs"
+	m.has("/org/freedesktop/systemd1/unit/ovs")
 	if ovs := v.Observe(); !ovs.Supervised || ovs.Unsupervised != nil {
 		t.Errorf("not supervised: %v", ovs.Unsupervised)
 	}
 	if err := v.Restart(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if now, err := v.Client.Instance(); err != nil || now.PID != 8 || strings.Join(m.restarts, ",") != "ovs-vswitchd.service replace" {
-		t.Errorf("%+v, %v, restarts %q", now, err, m.restarts)
+	if now, err := v.Client.Instance(); err != nil || now.PID != 8 || m.restarted() != "ovs-vswitchd.service replace" {
+		t.Errorf("%+v, %v, restarts %q", now, err, m.restarted())
 	}
 	v.Services = Systemd{Run: t.TempDir()} // no D-Bus
 	if ovs := v.Observe(); ovs.Supervised || ovs.Unsupervised != nil {
