@@ -81,12 +81,21 @@ type podCommands struct {
 type logged struct {
 	Time                         time.Time
 	Msg, Command, Owner, Sandbox string
-	Took                         time.Duration
-	Err                          string
+	Took                         duration
+	Error                        string
+}
+
+// duration is text in logs, such as "17.6ms".
+type duration time.Duration
+
+func (d *duration) UnmarshalText(text []byte) error {
+	parsed, err := time.ParseDuration(string(text))
+	*d = duration(parsed)
+	return err
 }
 
 // commands reads the agents' logs. The runtime repeats a DEL; the first counts,
-// which is the one that has work to do.
+// which is the one that has work to do. None at all is an error with ovn-offload.
 func (b *bench) commands(namespace string) (map[string]podCommands, error) {
 	pods := map[string]podCommands{}
 	files, err := filepath.Glob(filepath.Join(b.logs, "*/log/pods/ovn-kubernetes_ovnkube-node-*/ovn-offload-agent/*.log"))
@@ -97,6 +106,9 @@ func (b *bench) commands(namespace string) (map[string]podCommands, error) {
 		if err := readCommands(file, "Pod/"+namespace+"/", pods); err != nil {
 			return nil, err
 		}
+	}
+	if len(pods) == 0 && b.network == cluster.CNIOffload {
+		return nil, fmt.Errorf("the agents' logs have no CNI command of namespace %s", namespace)
 	}
 	return pods, nil
 }
@@ -110,25 +122,29 @@ func readCommands(file, prefix string, pods map[string]podCommands) error {
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
 		_, text, ok := strings.Cut(lines.Text(), " F ")
-		var l logged
-		if !ok || json.Unmarshal([]byte(text), &l) != nil || l.Msg != "CNI command" {
+		if !ok || !strings.Contains(text, `"msg":"CNI command"`) {
 			continue
+		}
+		var l logged
+		if err := json.Unmarshal([]byte(text), &l); err != nil {
+			return fmt.Errorf("line %s: %w", text, err)
 		}
 		name, ours := strings.CutPrefix(l.Owner, prefix)
 		if !ours {
 			continue
 		}
-		if l.Err != "" {
-			progress("CNI %s of %s failed: %s", l.Command, name, l.Err)
+		if l.Error != "" {
+			progress("CNI %s of %s failed: %s", l.Command, name, l.Error)
 			continue
 		}
 		pod := pods[name]
 		switch l.Command {
 		case "ADD":
-			pod.received, pod.returned, pod.add = l.Time.Add(-l.Took), l.Time, l.Took
+			pod.add = time.Duration(l.Took)
+			pod.received, pod.returned = l.Time.Add(-pod.add), l.Time
 		case "DEL":
 			if pod.del == nil {
-				pod.del = []time.Duration{l.Took}
+				pod.del = []time.Duration{time.Duration(l.Took)}
 			}
 		}
 		pods[name] = pod

@@ -34,6 +34,7 @@ type options struct {
 	bound                       int // API objects on a node without a kubelet
 	services                    int // API objects, each with ten endpoints
 	policies                    int // API objects, each with twenty peers
+	ends                        int // deletions of a kind, one by one
 	keep                        bool
 }
 
@@ -41,11 +42,12 @@ func main() {
 	var o options
 	flag.StringVar(&o.lab, "lab", "_output/bin/lab", "the lab's command")
 	flag.StringVar(&o.networks, "networks", "bridge,ovn-offload", "labs to measure in, one after the other")
-	flag.StringVar(&o.parts, "parts", "pods,plugin,footprint,lookups,networks,services,policies,bound,manyservices,manypolicies", "what to measure")
+	flag.StringVar(&o.parts, "parts", "pods,ends,plugin,footprint,lookups,networks,services,policies,bound,manyservices,manypolicies", "what to measure")
 	flag.IntVar(&o.nodes, "nodes", 2, "nodes of the lab")
 	flag.IntVar(&o.pods, "pods", 30, "pods one by one")
 	flag.IntVar(&o.burst, "burst", 60, "pods at once")
 	flag.IntVar(&o.rounds, "rounds", 3, "bursts")
+	flag.IntVar(&o.ends, "ends", 12, "deletions of a kind, one by one")
 	flag.IntVar(&o.beside, "beside", 100, "pods of one node whose memory and flows are measured")
 	flag.IntVar(&o.further, "further", 30, "further networks of each topology, with a pod each")
 	flag.IntVar(&o.bound, "bound", 5000, "pods as API objects")
@@ -129,6 +131,7 @@ func (b *bench) all(ctx context.Context) error {
 		do     func(context.Context) error
 	}{
 		{"pods", false, "Pod creation to Ready", b.podStarts},
+		{"ends", false, "Pod deletion until the pod is gone", b.podEnds},
 		{"plugin", true, "CNI binary", b.plugin},
 		{"footprint", true, "Memory and flows", b.footprint},
 		{"lookups", true, "Datapath passes a packet", b.lookups},
