@@ -63,7 +63,10 @@ type VFs struct {
 
 // Install says where the container runtime looks for networks and plugins, where the host's network services look for
 // configuration of one boot, and where the host's processes are, such as the one of ovs-vswitchd's pid file.
-type Install struct{ ConfDir, BinDir, Plugin, Run, Proc string }
+type Install struct {
+	Conf                      cnifiles.Dir
+	BinDir, Plugin, Run, Proc string
+}
 
 // Metrics are the addresses at which metrics and health are served: plain for the node
 // itself, and over TLS; "" for nowhere. Flows is the same for flows.
@@ -84,7 +87,7 @@ func Defaults() Config {
 		Mode: ModeFull, Node: gateway.Defaults(), CNI: cni.Defaults(), Chassis: chassis.Defaults(),
 		OVSDB: "unix:/run/openvswitch/db.sock", VFs: VFs{KubeletDir: "/var/lib/kubelet", UnitDir: "/etc/systemd/system"},
 		Install: Install{
-			ConfDir: "/etc/cni/net.d", BinDir: "/opt/cni/bin", Plugin: "/usr/local/bin/" + cnifiles.PluginName,
+			Conf: cnifiles.Dir{Path: "/etc/cni/net.d", Managed: true}, BinDir: "/opt/cni/bin", Plugin: "/usr/local/bin/" + cnifiles.PluginName,
 			Run: "/run", Proc: "/proc",
 		},
 		Metrics: Metrics{Local: "127.0.0.1:9410", Flows: Flows{Socket: "/run/ovn-kubernetes/flows.sock"}, Detail: offload.DetailNamespace}, Logger: slog.New(slog.DiscardHandler),

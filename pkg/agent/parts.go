@@ -105,13 +105,14 @@ func (n *parts) serve(ctx context.Context, server *cni.Server, ready func() erro
 		n.Logger.Info("node is ready for secondary networks")
 		return server.Run(ctx)
 	}
-	if err := cnifiles.WriteConf(n.Install.ConfDir); err != nil {
+	conf := n.Install.Conf
+	if err := conf.Write(n.Logger); err != nil {
 		return err
 	}
-	if err := cnifiles.CheckFirst(n.Install.ConfDir); err != nil {
+	if err := conf.Check(); err != nil {
 		n.Logger.Warn("pods get another network", "error", err)
 	}
-	n.ready.set(func() error { return cmp.Or(ready(), cnifiles.CheckFirst(n.Install.ConfDir)) })
+	n.ready.set(func() error { return cmp.Or(ready(), conf.Check()) })
 	n.Logger.Info("node is ready for pods")
 	return server.Run(ctx)
 }

@@ -15,7 +15,7 @@ func Preflight(cfg Config, root string, hostOVS bool) (preflight.Report, error) 
 	}
 	defer m.close()
 	facts, err := preflight.Observe(preflight.Config{
-		Gateway: cfg.Node, Root: root, Proc: "/proc", ConfDir: cfg.Install.ConfDir, HostOVS: hostOVS,
+		Gateway: cfg.Node, Root: root, Proc: "/proc", ConfDir: cfg.Install.Conf.Path, HostOVS: hostOVS,
 	}, preflight.Host{NS: m.netns, NIC: m.nic})
 	if err != nil {
 		return preflight.Report{}, err

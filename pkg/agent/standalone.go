@@ -10,7 +10,6 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
-	"github.com/ovn-offload/ovn-offload/pkg/node/cnifiles"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/lease"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
@@ -27,7 +26,7 @@ import (
 
 // Cleanup takes back what an agent has done to its node. A host with a DPU has no Open vSwitch.
 func Cleanup(ctx context.Context, cfg Config) error {
-	if err := cnifiles.RemoveConf(cfg.Install.ConfDir); err != nil {
+	if err := cfg.Install.Conf.Remove(); err != nil {
 		return err
 	}
 	if cfg.Mode == ModeHost {

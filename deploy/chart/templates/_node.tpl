@@ -57,6 +57,9 @@ initContainers:
     {{- if .root.Values.networks.secondaryOnly }}
     - --secondary-only
     {{- end }}
+    {{- if not .root.Values.cni.manageConf }}
+    - --manage-cni-conf=false
+    {{- end }}
     - --systemd-units={{ .root.Values.paths.systemdUnits }}
     - --log-level=$(LOG_LEVEL)
   env:
