@@ -101,6 +101,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.StringVar(&c.VFs.InitialNetns, "initial-netns", "", "path of the initial network namespace, where the node is another one")
 	f.StringVar(&c.Metrics.Local, "metrics-address", c.Metrics.Local, "where /metrics, /healthz and /readyz are served to the node itself")
 	f.StringVar(&c.Metrics.Secure, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9412; empty: nowhere")
+	f.StringVar(&c.Metrics.Health, "healthz-address", "", "where load balancers ask whether the node serves the cluster's services, such as :10256; empty: nowhere")
 	f.StringVar(&c.Metrics.Flows.Address, "flows-address", "", "where flows are served over TLS to the relay, such as :9416; empty: nowhere")
 	f.StringVar(&c.Metrics.Flows.Socket, "flows-socket", c.Metrics.Flows.Socket, "where flows are served to the node's root; empty: nowhere")
 	f.Var(parsed(&c.Metrics.Detail, string(c.Metrics.Detail), offload.ParseDetail), "metrics-per-pod", "traffic with series of its own: off: the node's; namespace: also that of namespaces; outside: also that of pods with a VF and much traffic outside hardware; all: also that of all pods")

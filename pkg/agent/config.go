@@ -72,7 +72,9 @@ type Install struct {
 // itself, and over TLS; "" for nowhere. Flows is the same for flows.
 type Metrics struct {
 	Local, Secure string
-	Flows         Flows
+	// Health is where load balancers ask for the node; "" for nowhere.
+	Health string
+	Flows  Flows
 	// Detail says whose traffic has series of its own.
 	Detail offload.Detail
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
+	"github.com/ovn-offload/ovn-offload/pkg/node/health"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
 	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
@@ -37,7 +38,7 @@ type full struct {
 	server    *cni.Server
 	ready     func() error
 	label     *reconcile.Single
-	unready   *unready
+	unready   *health.Reason
 	physical  *physicalNetworks
 	absence   unixctl.Absence // of ovs-vswitchd
 	// serving says that pods may have got their network.
@@ -59,11 +60,11 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 		return nil, err
 	}
 	f := &full{label: n.labelMode(ModeFull), absence: unixctl.Absence{Runs: vswitchd(n.Config).Runs, After: absentAfter}}
-	f.unready = &unready{pause: unreadyPause, changed: func() { f.publisher.Changed() }, warn: func(reason string) {
+	f.unready = &health.Reason{Pause: health.Pause, Changed: func() { f.publisher.Changed() }, Warn: func(reason string) {
 		n.report.Warn(contract.NodeOwner(n.Node.Node), "NodeNotSetUp", "the network of this node is not set up: "+reason)
 	}}
 	if f.ovs, err = newOVS(n, db, func(deps *gateway.Deps) {
-		deps.Node, deps.Readiness = n.labelled(ModeFull), f.unready.set
+		deps.Node, deps.Readiness = n.labelled(ModeFull), f.unready.Set
 		deps.SwitchAbsent = f.absence.Absent
 		deps.Management = management.NewPort(n.Node.Config, deps.Deps, n.own.management)
 		deps.Eswitch = func() (gateway.Eswitch, error) {
@@ -215,7 +216,7 @@ func (f *full) facts() nodeoffload.Facts {
 		Claims: f.vfs.functions.Ledger.Claims(), Damaged: f.vfs.functions.Ledger.Damaged(),
 		Policies: f.nics.Results(), Reserved: purposes.NotForPods(),
 	}
-	if reason := f.unready.problem(); reason != "" {
+	if reason := f.unready.Problem(); reason != "" {
 		facts.Problems = append(facts.Problems, "the network is not set up: "+reason)
 	}
 	for _, err := range []error{

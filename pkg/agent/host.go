@@ -100,7 +100,7 @@ func (h *host) Run(ctx context.Context) error {
 		if err := h.view.Start(ctx); err != nil {
 			return err
 		}
-		group.Go(func() error { return h.services.health.Run(ctx) })
+		h.services.run(ctx, group)
 		group.Go(func() error { return h.server.RunSweeps(ctx) })
 		group.Go(func() error { return h.server.Routes().Run(ctx) })
 		if err := h.waitMTU(ctx); err != nil {

@@ -187,7 +187,7 @@ func (o *ovs) start(ctx context.Context, group *errgroup.Group) error {
 	}
 	o.services.synced.Store(true)
 	o.setup.Mark()
-	group.Go(func() error { return o.services.health.Run(ctx) })
+	o.services.run(ctx, group)
 	return nil
 }
 

@@ -1,17 +1,22 @@
 package agent
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
 
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
+	"github.com/ovn-offload/ovn-offload/pkg/node/health"
 	"github.com/ovn-offload/ovn-offload/pkg/node/svchealth"
 	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
@@ -20,6 +25,8 @@ import (
 type services struct {
 	view   *kube.NodeView
 	health *svchealth.Server
+	// all answers for all services, at the port that kube-proxy has elsewhere.
+	all *health.Server
 	// changed is called when other services have no endpoint here; nil on a host with a DPU, which has the gateway
 	// bridge.
 	changed func()
@@ -40,6 +47,9 @@ func newServices(p *Process, view *kube.NodeView) *services {
 			return s.countEndpoints(ctx, endpoints, checked)
 		},
 		Logger: p.Logger, Registerer: p.metrics,
+	})
+	s.all = health.New(p.Metrics.Health, health.Deps{
+		Ready: func() error { return cmp.Or(p.ready.problem(), s.known()) }, Node: func() *corev1.Node { return view.Node(p.Node.Node) }, Logger: p.Logger,
 	})
 	view.OnChange(func(owners ...contract.Owner) {
 		if slices.ContainsFunc(owners, func(o contract.Owner) bool { return o.Kind == contract.KindService }) {
@@ -76,6 +86,19 @@ func (s *services) countEndpoints(ctx context.Context, endpoints *kube.LocalEndp
 		ready[name] = counts[name].Ready
 	}
 	return ready, err
+}
+
+// run answers load balancers. The view is complete.
+func (s *services) run(ctx context.Context, group *errgroup.Group) {
+	group.Go(func() error { return s.health.Run(ctx) })
+	group.Go(func() error { return s.all.Run(ctx) })
+}
+
+func (s *services) known() error {
+	if s.remote.Load() == nil {
+		return errors.New("the services of the cluster are not known yet")
+	}
+	return nil
 }
 
 // ports are not known before the view is complete, and before it is known which services have endpoints here.

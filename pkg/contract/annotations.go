@@ -36,6 +36,8 @@ const (
 	// NodeMTUKey holds "1442": how long packets from outside to pods may be; "":
 	// that is not looked at. Agent to controller.
 	NodeMTUKey = "ovn-offload.io/gateway-mtu"
+	// DeletionTaint is a taint: the cluster autoscaler removes the node.
+	DeletionTaint = "ToBeDeletedByClusterAutoscaler"
 	// CordonedKey names the OffloadPolicy for which the controller has cordoned a Node.
 	CordonedKey = "ovn-offload.io/cordoned-for"
 	// GatewayMTUSupportKey holds "false" where that must not be looked at; user, on

@@ -147,12 +147,17 @@ func trimSlice(slice *discoveryv1.EndpointSlice) *discoveryv1.EndpointSlice {
 }
 
 // trimForNode is the transform of a NodeView. Of services that are OVN's
-// alone, which most are, it keeps the names. It keeps what tells whether the node is drained.
+// alone, which most are, it keeps the names. It keeps what tells whether the node is drained or will be deleted.
 func trimForNode(obj any) (any, error) {
 	switch o := obj.(type) {
 	case *corev1.Node:
 		kept := trimNode(o)
 		kept.Spec.Unschedulable = o.Spec.Unschedulable
+		for _, taint := range o.Spec.Taints {
+			if taint.Key == contract.DeletionTaint {
+				kept.Spec.Taints = append(kept.Spec.Taints, taint)
+			}
+		}
 		return kept, nil
 	case *corev1.Pod:
 		kept := trimPod(o)

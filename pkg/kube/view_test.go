@@ -323,6 +323,14 @@ func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
 	if diff := cmp.Diff(wantNode, gotNode); diff != "" {
 		t.Errorf("node (-want +got):\n%s", diff)
 	}
+	node.Spec.Taints = []corev1.Taint{{Key: "node.kubernetes.io/unreachable"}, {Key: contract.DeletionTaint}}
+	wantNode.Spec.Taints = node.Spec.Taints[1:]
+	if gotNode, err = trimForNode(node); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(wantNode, gotNode); diff != "" {
+		t.Errorf("node of an agent (-want +got):\n%s", diff)
+	}
 }
 
 // TestView_OfNodeKeepsServicesReachedAtNodes: a node receives services that answer at its ports or at

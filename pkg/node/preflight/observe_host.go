@@ -1,9 +1,12 @@
 package preflight
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"maps"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -50,13 +53,30 @@ func (o *observer) kubeProxy(ns *netdev.NS, st gateway.State) (traces []string) 
 	if _, ok := st.Links["kube-ipvs0"]; ok {
 		traces = append(traces, "device kube-ipvs0")
 	}
-	if slices.ContainsFunc(o.facts.Listeners, func(l Listener) bool { return l.Port == kubeProxyPort && l.Protocol == "tcp" }) {
+	if slices.ContainsFunc(o.facts.Listeners, func(l Listener) bool {
+		return l.Port == kubeProxyPort && l.Protocol == "tcp" && l.Process != agentProcess
+	}) {
 		traces = append(traces, "port 10256")
 	}
 	return traces
 }
 
-const kubeProxyPort = 10256 // of its health
+const kubeProxyPort = 10256 // of its health, and of the agent in its place
+
+// connections is the size of the kernel's table of connections. The sysctl is that of the process' own namespace.
+func (o *observer) connections(proc string) int {
+	text, err := os.ReadFile(filepath.Join(proc, "sys/net/netfilter/nf_conntrack_max"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return 0
+	}
+	if err != nil {
+		o.note(err)
+		return 0
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	o.note(err)
+	return limit
+}
 
 // processes finds listeners with their processes, and daemons of other networks.
 func (o *observer) processes(proc string) {

@@ -109,6 +109,20 @@ func TestObserve_ReadsHost(t *testing.T) {
 	}
 }
 
+// TestObserve_AgentIsNoKubeProxy: both answer at port 10256.
+func TestObserve_AgentIsNoKubeProxy(t *testing.T) {
+	path := netdevtest.NewNS(t)
+	ns, err := netdev.Open(path)
+	nodetest.Must(t, err)
+	defer ns.Close()
+	for process, want := range map[string]int{"kube-proxy": 1, agentProcess: 0, "": 1} {
+		o := &observer{facts: Facts{Listeners: []Listener{{"tcp", kubeProxyPort, process}}}}
+		if got := o.kubeProxy(ns, gateway.State{}); len(got) != want {
+			t.Errorf("port of %q: traces of kube-proxy: %q", process, got)
+		}
+	}
+}
+
 // TestObserve_KernelsConfiguration: an option is there or is not; without a configuration nothing is known.
 func TestObserve_KernelsConfiguration(t *testing.T) {
 	path := netdevtest.NewNS(t)
