@@ -84,6 +84,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.StringVar(&c.Chassis.Dir, "chassis-dir", c.Chassis.Dir, "where key and certificate of the chassis are kept for ovn-controller, if --sb is an ssl endpoint")
 	f.Var(parsed(&c.Node.Network.Subnets, "10.244.0.0/16/24", ipam.ParseClusterSubnets), "cluster-cidrs", "pod networks, each with the prefix length of a node")
 	f.Var(parsed(&c.Node.Zone.ServiceSubnets, "", ipam.ParsePrefixes), "service-cidrs", "service networks, which the node's own processes reach too")
+	f.Var(parsed(&c.Node.Zone.MasqueradeSubnets, prefixes(c.Node.Zone.MasqueradeSubnets), ipam.ParsePrefixes), "masquerade-cidrs", "addresses between a node and its gateway router, one subnet of each family; as the controller has them")
 	f.IntVar(&c.Node.MTU, "mtu", 0, "MTU of pods; 0: the underlay's less the encapsulation")
 	f.StringVar(&c.Node.GatewayInterface, "gateway-interface", "", "uplink, or a bridge that has it; empty: the interface of the default route")
 	f.Var(parsed(&c.Node.NextHops, "", parseAddresses), "gateway-next-hop", "routers beyond the uplink, one of each family at most, with a comma between; empty: those of the default route at the uplink")
@@ -170,6 +171,14 @@ func parseAddresses(text string) (addrs []netip.Addr, _ error) {
 		addrs = append(addrs, addr)
 	}
 	return addrs, nil
+}
+
+func prefixes(list []netip.Prefix) string {
+	texts := make([]string, len(list))
+	for i, prefix := range list {
+		texts[i] = prefix.String()
+	}
+	return strings.Join(texts, ",")
 }
 
 func parseResources(text string) (resources []string, _ error) {

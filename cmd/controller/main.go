@@ -23,17 +23,17 @@ var version = "dev" //nolint:gochecknoglobals // -ldflags -X needs a variable
 
 // options are the flags.
 type options struct {
-	kubeconfig, apiserver                string
-	nb, nbCert, nbKey, nbCA              string
-	sb, sbCert, sbKey, sbCA              string
-	clusterCIDRs, serviceCIDRs, joinCIDR string
-	metricsAddress, secureAddress        string
-	advertise                            string
-	leaseNamespace                       string
-	renumberNodes, clustered             bool
-	networks, nativeNetworks             bool
-	secondaryOnly                        bool
-	runDir                               string
+	kubeconfig, apiserver                                string
+	nb, nbCert, nbKey, nbCA                              string
+	sb, sbCert, sbKey, sbCA                              string
+	clusterCIDRs, serviceCIDRs, joinCIDR, masqueradeCIDR string
+	metricsAddress, secureAddress                        string
+	advertise                                            string
+	leaseNamespace                                       string
+	renumberNodes, clustered                             bool
+	networks, nativeNetworks                             bool
+	secondaryOnly                                        bool
+	runDir                                               string
 }
 
 func main() {
@@ -75,6 +75,7 @@ func command() *cobra.Command {
 	flags.StringVar(&o.clusterCIDRs, "cluster-cidrs", "10.244.0.0/16/24", "pod networks, each with the prefix length of a node")
 	flags.StringVar(&o.serviceCIDRs, "service-cidrs", "10.96.0.0/16", "service networks")
 	flags.StringVar(&o.joinCIDR, "join-cidrs", "100.64.0.0/16,fd98::/64", "networks between the cluster router and the gateway routers")
+	flags.StringVar(&o.masqueradeCIDR, "masquerade-cidrs", "169.254.0.0/17,fd69::/112", "addresses between a node and its gateway router, one subnet of each family; as the agents have them")
 	flags.BoolVar(&o.renumberNodes, "renumber-nodes", false, "give nodes other subnets where --cluster-cidrs asks for it; their running pods lose the network")
 	flags.StringVar(&o.metricsAddress, "metrics-address", "127.0.0.1:9411", "where /metrics, /healthz and /readyz are served to the node itself")
 	flags.StringVar(&o.secureAddress, "secure-metrics-address", "", "where /metrics is served over TLS to accounts that may get it, such as :9413; empty: nowhere")
@@ -102,6 +103,9 @@ func (o options) plan() (ipam.Config, error) {
 	}
 	if plan.Join, err = ipam.ParsePrefixes(o.joinCIDR); err != nil {
 		return plan, fmt.Errorf("--join-cidrs: %w", err)
+	}
+	if plan.Masquerade, err = ipam.ParsePrefixes(o.masqueradeCIDR); err != nil {
+		return plan, fmt.Errorf("--masquerade-cidrs: %w", err)
 	}
 	return plan, plan.Validate()
 }

@@ -221,7 +221,7 @@ func (f *full) facts() nodeoffload.Facts {
 	}
 	for _, err := range []error{
 		purposes.Missing(vf.ForManagement, known), purposes.Missing(vf.ForGateway, known),
-		f.setup.GatewayVFProblem(), f.setup.NextHopProblem(), f.physical.reconciler.Problem(),
+		f.setup.GatewayVFProblem(), f.setup.NextHopProblem(), f.setup.MasqueradeProblem(), f.physical.reconciler.Problem(),
 	} {
 		if err != nil {
 			facts.Problems = append(facts.Problems, err.Error())

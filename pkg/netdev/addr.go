@@ -67,7 +67,7 @@ func (n *NS) Addrs(name string) ([]netip.Prefix, error) {
 	return addrs, nil
 }
 
-// AllAddrs gives the addresses of all links, by the index of the link.
+// AllAddrs gives the addresses of all links, by the index of the link, without those of IPv4 with scope link (RFC 3927).
 func (n *NS) AllAddrs() (map[int][]netip.Prefix, error) {
 	list, err := retryDump(func() ([]netlink.Addr, error) { return n.handle.AddrList(nil, netlink.FAMILY_ALL) })
 	if err != nil {
@@ -75,7 +75,9 @@ func (n *NS) AllAddrs() (map[int][]netip.Prefix, error) {
 	}
 	addrs := map[int][]netip.Prefix{}
 	for _, a := range list {
-		addrs[a.LinkIndex] = append(addrs[a.LinkIndex], toPrefix(a.IPNet))
+		if a.IP.To4() == nil || a.Scope != unix.RT_SCOPE_LINK {
+			addrs[a.LinkIndex] = append(addrs[a.LinkIndex], toPrefix(a.IPNet))
+		}
 	}
 	return addrs, nil
 }

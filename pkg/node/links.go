@@ -97,13 +97,15 @@ func (s State) LinkOf(addrs ...netip.Addr) string {
 	return ""
 }
 
-// HostCIDRs are all addresses of the node, without that in its pod subnet.
+// HostCIDRs are all addresses of the node, without that in its pod subnet and without masquerade addresses.
 func (s State) HostCIDRs() []netip.Prefix {
 	set := map[netip.Prefix]bool{}
-	for name, addrs := range s.Addrs {
-		for _, addr := range addrs {
-			if name != ManagementInterface {
-				set[addr] = true
+	for _, byLink := range []map[string][]netip.Prefix{s.Addrs, s.LinkLocal} {
+		for name, addrs := range byLink {
+			for _, addr := range addrs {
+				if name != ManagementInterface {
+					set[addr] = true
+				}
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/netip"
 	"slices"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
@@ -51,6 +52,9 @@ type Deps struct {
 type Host struct {
 	Config Config
 	Deps   Deps
+
+	conflicts atomic.Pointer[[]string]
+	largest   atomic.Int64
 }
 
 // State is what planners of all features look at, as it was at one moment.
@@ -61,6 +65,9 @@ type State struct {
 	// Masquerade are the addresses of the masquerade subnets, by link; they are
 	// not among Addrs.
 	Masquerade map[string][]netip.Prefix
+	// LinkLocal are further link-local addresses of IPv4 with scope global, by link; they are not among Addrs. An
+	// administrator or an add-on gave them.
+	LinkLocal map[string][]netip.Prefix
 	// Routes are all but the kernel's own.
 	Routes []netdev.Route
 	// Sysctls are those of links, by key, that exist.

@@ -26,7 +26,7 @@ func (h *Host) ObserveHost(st *State) error {
 		return err
 	}
 	st.Links, st.Addrs = map[string]netdev.Link{}, map[string][]netip.Prefix{}
-	st.Masquerade = map[string][]netip.Prefix{}
+	st.Masquerade, st.LinkLocal = map[string][]netip.Prefix{}, map[string][]netip.Prefix{}
 	for _, l := range links {
 		if podLink(l) {
 			continue
@@ -38,9 +38,13 @@ func (h *Host) ObserveHost(st *State) error {
 				st.Masquerade[l.Name] = append(st.Masquerade[l.Name], addr)
 			case addr.Addr().IsGlobalUnicast():
 				st.Addrs[l.Name] = append(st.Addrs[l.Name], addr)
+			case addr.Addr().Is4() && addr.Addr().IsLinkLocalUnicast():
+				st.LinkLocal[l.Name] = append(st.LinkLocal[l.Name], addr)
 			}
 		}
 	}
+	conflicts := h.Config.Conflicts(*st)
+	h.conflicts.Store(&conflicts)
 	routes, err := h.Deps.Netns.Routes("")
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ initContainers:
     args:
       - --node-name=$(NODE_NAME)
       - --cluster-cidrs=$(NET_CIDR)
+      - --masquerade-cidrs={{ join "," .root.Values.network.masqueradeCIDRs }}
       - --gateway-interface=$(GATEWAY_INTERFACE)
       - --gateway-next-hop=$(GATEWAY_NEXT_HOP)
       - --encap-ip=$(ENCAP_IP)
@@ -51,6 +52,7 @@ initContainers:
     - --ovsdb=unix:/run/openvswitch/db.sock
     - --cluster-cidrs=$(NET_CIDR)
     - --service-cidrs=$(SVC_CIDR)
+    - --masquerade-cidrs={{ join "," .root.Values.network.masqueradeCIDRs }}
     - --gateway-interface=$(GATEWAY_INTERFACE)
     - --exgw-interface=$(EXGW_INTERFACE)
     - --datapath=$(DATAPATH)

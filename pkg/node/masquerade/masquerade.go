@@ -99,10 +99,24 @@ func addresses(s node.State, link string, all []flows.Masquerade) []node.Step {
 			steps = append(steps, node.AddMasquerade{Link: link, Addr: addr})
 		}
 	}
-	for _, addr := range s.Masquerade[link] {
+	for _, addr := range slices.Concat(s.Masquerade[link], former(s, link)) {
 		if !slices.Contains(want, addr) {
 			steps = append(steps, node.DeleteAddr{Link: link, Addr: addr})
 		}
 	}
 	return steps
+}
+
+// former are the agent's masquerade addresses of other subnets than the present ones: sources of routes of the agent.
+func former(s node.State, link string) []netip.Prefix {
+	var found []netip.Prefix
+	for _, addr := range slices.Concat(s.LinkLocal[link], s.Addrs[link]) {
+		nextHop := contract.AddressAt(addr.Masked(), contract.MasqueradeNextHop)
+		if slices.ContainsFunc(s.Routes, func(r netdev.Route) bool {
+			return r.Link == link && r.Protocol == node.ProtocolOurs && r.Source == addr.Addr() && r.NextHop == nextHop
+		}) {
+			found = append(found, addr)
+		}
+	}
+	return found
 }

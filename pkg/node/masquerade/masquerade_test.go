@@ -44,3 +44,23 @@ func TestSubnets_OfAPIJoinConfigured(t *testing.T) {
 		nodetest.Equal(t, fmt.Sprint(tc.said, tc.known), fmt.Sprint(subnets, " ", refused), tc.want)
 	}
 }
+
+// TestPlan_RemovesAddressOfFormerSubnet: when the masquerade subnet changes, what the agent has made of the former one
+// goes. Other addresses in the former subnet stay.
+func TestPlan_RemovesAddressOfFormerSubnet(t *testing.T) {
+	former := netip.MustParsePrefix("169.254.0.2/17")
+	st := node.State{
+		LinkLocal: map[string][]netip.Prefix{"breth0": {former, netip.MustParsePrefix("169.254.9.9/32")}, "lo": {netip.MustParsePrefix("169.254.20.10/32")}},
+		Routes: []netdev.Route{{
+			Link: "breth0", Protocol: node.ProtocolOurs, Dest: netip.MustParsePrefix("10.96.0.0/16"), Table: node.TableMain,
+			NextHop: netip.MustParseAddr("169.254.0.4"), Source: former.Addr(),
+		}},
+	}
+	var deleted []node.Step
+	for _, step := range Plan(st, Want{Link: "breth0", Bridge: "breth0", MTU: 1400}) {
+		if _, ok := step.(node.DeleteAddr); ok {
+			deleted = append(deleted, step)
+		}
+	}
+	nodetest.Equal(t, "deleted", fmt.Sprint(deleted), fmt.Sprint([]node.Step{node.DeleteAddr{Link: "breth0", Addr: former}}))
+}

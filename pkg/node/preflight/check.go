@@ -63,7 +63,7 @@ type check struct {
 func checks() []check {
 	return []check{
 		{Kernels, kernel}, {"modules", modules}, {OffloadModules, offloadModules},
-		{Uplink, uplink}, {"nic", nic}, {"mtu", mtu}, {"ports", ports}, {"names", names},
+		{Uplink, uplink}, {"nic", nic}, {"mtu", mtu}, {"ports", ports}, {"names", names}, {"addresses", ownAddresses},
 		{"cni", cni}, {"kube-proxy", kubeProxy}, {"network-service", networkService}, {"dhcp", dhcp},
 		{"rp-filter", rpFilter}, {"other-ovs", otherOVS}, {"unreadable", unreadable},
 	}

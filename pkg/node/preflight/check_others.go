@@ -24,6 +24,18 @@ func cni(f Facts) []Finding {
 	return found
 }
 
+func ownAddresses(f Facts) []Finding {
+	var found []Finding
+	for _, conflict := range f.Others.Masquerade {
+		found = append(found, fail("Set network.masqueradeCIDRs to a range that no node and no other network uses, such as 198.18.0.0/17.",
+			"Pods would not reach an address of the node: %s.", conflict))
+	}
+	if len(found) == 0 {
+		return pass("no other program has an address of the masquerade subnets")
+	}
+	return found
+}
+
 func kubeProxy(f Facts) []Finding {
 	if len(f.Others.KubeProxy) == 0 {
 		return pass("no trace of kube-proxy")

@@ -74,6 +74,9 @@ var unfit = []struct {
 	{"foreign database", func(f *Facts) { f.Listeners = []Listener{{"tcp", 6641, "java"}} }, "ports", Warn, "TCP port 6641"},
 	{"unseen process", func(f *Facts) { f.Listeners = []Listener{{"tcp", 9412, ""}} }, "ports", Warn, "a process that cannot be seen"},
 	{"foreign br-int", func(f *Facts) { f.Others.Links = []string{"br-int (bridge)"} }, "names", Fail, "br-int (bridge)"},
+	{"NodeLocal DNSCache", func(f *Facts) {
+		f.Others.Masquerade = []string{"nodelocaldns (NodeLocal DNSCache) has 169.254.20.10, within the masquerade subnet 169.254.0.0/17"}
+	}, "addresses", Fail, "an address of the node: nodelocaldns (NodeLocal DNSCache) has 169.254.20.10"},
 	{"Calico's file first", func(f *Facts) { f.Others.CNIFiles = []string{"10-calico.conflist"} }, "cni", Warn, "reads 10-calico.conflist of another network first"},
 	{"another file later", func(f *Facts) { f.Others.CNIFiles = []string{"87-podman-bridge.conflist"} }, "cni", Warn, "new pods get this network"},
 	{"kube-proxy", func(f *Facts) { f.Others.KubeProxy = []string{"port 10256"} }, "kube-proxy", Warn, "(port 10256)"},

@@ -77,6 +77,8 @@ type Others struct {
 	CNIFiles []string
 	// KubeProxy is what shows kube-proxy: chains, devices or a port.
 	KubeProxy []string
+	// Masquerade are addresses of the node within the masquerade subnets, with their devices.
+	Masquerade []string
 	// Links are devices of others with names that the agent needs, with their kinds.
 	Links []string
 	// KeepsPorts says that the host's Open vSwitch does not remove transient ports when the host boots.

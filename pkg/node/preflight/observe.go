@@ -52,6 +52,7 @@ func Observe(cfg Config, host Host) (Facts, error) {
 	}
 	o.facts.Others.KeepsPorts = cfg.HostOVS && !o.removesTransientPorts()
 	o.facts.Others.Links = reserved(st, outlook)
+	o.facts.Others.Masquerade = cfg.Gateway.Conflicts(st.State)
 	o.facts.Others.CNIFiles, err = cnifiles.Others(cfg.ConfDir)
 	o.note(err)
 	o.processes(cfg.Proc)
