@@ -19,6 +19,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node/gateway"
 	"github.com/ovn-offload/ovn-offload/pkg/node/health"
 	"github.com/ovn-offload/ovn-offload/pkg/node/management"
+	"github.com/ovn-offload/ovn-offload/pkg/node/missing"
 	"github.com/ovn-offload/ovn-offload/pkg/node/uplink"
 	"github.com/ovn-offload/ovn-offload/pkg/nodeoffload"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
@@ -95,6 +96,10 @@ func Full(ctx context.Context, p *Process) (Agent, error) {
 		return nil, err
 	}
 	f.follow(f.server.Routes().Changed)
+	f.view.OnChange(missing.New(missing.Deps{
+		Pod: f.view.Pod, HasPort: func(owner contract.Owner) bool { return len(f.db.Rows(owner.String())) > 0 },
+		Connected: f.db.Connected, Warn: f.report.Warn, Native: f.CNI.Native,
+	}).Changed)
 	return f, nil
 }
 
