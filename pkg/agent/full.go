@@ -178,6 +178,7 @@ func (f *full) openServer() (err error) {
 		Mapped: func(physicalNetwork string) bool {
 			return node.BridgeOf(setting(f.db, node.BridgeMappings), physicalNetwork) != ""
 		},
+		Carried: func(name string) int { return f.setup.CarriedMTU(setting(f.db, node.BridgeMappings), name, f.netns) }, Warn: f.report.Warn,
 	}, f.Logger, f.metrics); err != nil {
 		return err
 	}

@@ -75,7 +75,13 @@ func (h *host) openServer() (err error) {
 			Node: h.Node.Node, View: h.view, Waiting: h.pods, Annotate: h.writer.AnnotatePod,
 			Ready: h.dpu.Ready,
 		},
-		Pods: h.pods, Host: h.netns, OpenNS: cni.OpenNS, Functions: h.functions, Ready: h.dpu.Ready,
+		Pods: h.pods, Host: h.netns, OpenNS: cni.OpenNS, Functions: h.functions, Ready: h.dpu.Ready, Warn: h.report.Warn,
+		Carried: func(physicalNetwork string) int {
+			if physicalNetwork != "" {
+				return 0 // the DPU has the bridge
+			}
+			return h.mtu.Get()
+		},
 	}, h.Logger, h.metrics); err != nil {
 		return err
 	}

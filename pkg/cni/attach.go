@@ -195,6 +195,7 @@ func (a *iface) attach(ctx context.Context, ns PodLinks) error {
 	if same && was.IfName != a.name {
 		return fail(CodeTaken, "attach: sandbox %s of %s has network %s on %s already", a.req.Sandbox, a.req.Pod, a.pod.NetworkKey(), was.IfName)
 	}
+	a.reportMTU()
 	a.port = a.wanted()
 	if a.vf == nil {
 		if err := a.addVeth(ns, same); err != nil {

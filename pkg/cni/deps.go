@@ -11,6 +11,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/podlink"
 	"github.com/ovn-offload/ovn-offload/pkg/cni/shim"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
@@ -79,6 +80,10 @@ type Deps struct {
 	OpenNS func(path string) (PodLinks, error)
 	// Mapped says that the node has a bridge to a physical network. nil: the switch is on another machine.
 	Mapped func(physicalNetwork string) bool
+	// Carried is the largest MTU of a physical network, or of the tunnels between nodes for ""; 0: not known. nil: nothing is.
+	Carried func(physicalNetwork string) int
+	// Warn, if set, puts a Warning Event on a pod.
+	Warn func(pod contract.Owner, reason, note string)
 	// Ready says why no pod can be attached now; nil when one can.
 	Ready func() error
 	// Stage, if set, gets the duration of each stage of an ADD.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -318,5 +319,49 @@ func TestAdd_MultusGetsAVersionThatItReads(t *testing.T) {
 	must(t, json.Unmarshal(n.mustDo(addWeb(sandboxA, "/ns/a")), &got))
 	if got.CNIVersion != "1.1.0" {
 		t.Errorf("a pod on the default network alone: version %s", got.CNIVersion)
+	}
+}
+
+// TestAttach_MTUBeyondWhatTheNodeCarries: the interface gets what the tunnels or the bridge carry, and the pod an Event
+// with both numbers. A smaller MTU stays, and so does one where nothing is known.
+func TestAttach_MTUBeyondWhatTheNodeCarries(t *testing.T) {
+	for name, tt := range map[string]struct {
+		carried map[string]int
+		want    string
+		events  []string
+	}{
+		"all fit":    {map[string]int{"": 1400, "tenants": 1500}, "[1400 1300 1300 1400]", nil},
+		"not known":  {map[string]int{}, "[1400 1300 1300 1400]", nil},
+		"short link": {map[string]int{"": 1400, "tenants": 1280}, "[1400 1300 1300 1280]", []string{"MTULowered net3 has an MTU of 1280, and not of 1400"}},
+		"short underlay": {map[string]int{"": 1250, "tenants": 1500}, "[1250 1250 1250 1400]", []string{
+			"MTULowered eth0 has an MTU of 1250, and not of 1400", "MTULowered net1 has an MTU of 1250, and not of 1300", "MTULowered net2 has an MTU of 1250, and not of 1300",
+		}},
+	} {
+		n := newNative(t, threeNetworks())
+		var events []string
+		n.srv.deps.Carried = func(physical string) int { return tt.carried[physical] }
+		n.srv.deps.Warn = func(pod contract.Owner, reason, note string) {
+			text, _, _ := strings.Cut(note, " as its network says")
+			events = append(events, reason+" "+text)
+			if pod != web {
+				t.Errorf("%s: an Event on %s", name, pod)
+			}
+		}
+		out, err := n.do(addWeb(sandboxA, "/ns/a"))
+		must(t, err)
+		var got types100.Result
+		must(t, json.Unmarshal(out, &got))
+		var mtus []int
+		for _, i := range got.Interfaces {
+			if i.Sandbox != "" {
+				mtus = append(mtus, i.Mtu)
+			}
+		}
+		if fmt.Sprint(mtus) != tt.want {
+			t.Errorf("%s: MTUs %v, want %s", name, mtus, tt.want)
+		}
+		if diff := cmp.Diff(tt.events, events); diff != "" {
+			t.Errorf("%s: Events (-want +got):\n%s", name, diff)
+		}
 	}
 }

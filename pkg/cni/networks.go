@@ -95,7 +95,7 @@ func (a *attachment) read(pod *corev1.Pod) (list []*iface, err error) {
 		if err != nil { // not final: the controller replaces what a user has forged
 			return nil, fmt.Errorf("%s: %w", contract.PodNetworksKey, err)
 		}
-		i.link, i.mtu = podlink.Of(pod, w.Network, w.Name, i.network), cmp.Or(i.network.MTU, a.podMTU)
+		i.link, i.mtu = podlink.Of(pod, w.Network, w.Name, i.network), podlink.CarriedMTU(cmp.Or(i.network.MTU, a.podMTU), i.network.PhysicalNetwork, a.Carried)
 		list = append(list, i)
 	}
 	return list, nil
@@ -108,6 +108,13 @@ func missing(a *iface) error {
 	}
 	return fmt.Errorf("%w: %s has nothing of %s for %s: is there a NetworkAttachmentDefinition %s of type %s? Events of the pod and of the NetworkAttachmentDefinition say more",
 		errNoNetwork, contract.PodNetworksKey, a.pod.Network, a.name, contract.NADOf(a.pod.Network), contract.PluginType)
+}
+
+// reportMTU tells users that an interface has a smaller MTU than they have asked for.
+func (a *iface) reportMTU() {
+	if mtu := cmp.Or(a.network.MTU, a.podMTU); mtu != a.mtu && a.Warn != nil {
+		a.Warn(a.req.Pod, "MTULowered", fmt.Sprintf("%s has an MTU of %d, and not of %d as its network says: larger packets do not leave this node", a.name, a.mtu, mtu))
+	}
 }
 
 // checkPhysical refuses a network that this node has no way to.

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/netdev"
 )
 
 // What Geneve with OVN's option adds to a packet, outer IP header included, and
@@ -17,12 +18,37 @@ const (
 	leastIPv6    = 1280
 )
 
+// PodMTU is the function of that name. It keeps what the underlay leaves for CarriedMTU.
+func (h *Host) PodMTU(override, underlay int, encap netip.Addr, families []contract.Family) (int, error) {
+	h.largest.Store(int64(underlay - overheadOf(encap)))
+	return PodMTU(override, underlay, encap, families)
+}
+
+// CarriedMTU is the largest one of pods whose packets leave the node by the bridge of a physical network, or by the
+// tunnels for ""; 0 while it is not known. Pods may have less by override.
+func (h *Host) CarriedMTU(mappings, physicalNetwork string, links interface {
+	Link(name string) (netdev.Link, error)
+}) int {
+	if physicalNetwork == "" {
+		return int(h.largest.Load())
+	}
+	link, err := links.Link(BridgeOf(mappings, physicalNetwork))
+	if err != nil {
+		return 0
+	}
+	return link.MTU
+}
+
+func overheadOf(encap netip.Addr) int {
+	if contract.IPv6.Has(encap) {
+		return overheadIPv6
+	}
+	return overheadIPv4
+}
+
 // PodMTU is the MTU of pods: override, or else what the underlay leaves.
 func PodMTU(override, underlay int, encap netip.Addr, families []contract.Family) (int, error) {
-	overhead := overheadIPv4
-	if contract.IPv6.Has(encap) {
-		overhead = overheadIPv6
-	}
+	overhead := overheadOf(encap)
 	mtu := override
 	if mtu == 0 {
 		mtu = underlay - overhead

@@ -345,3 +345,15 @@ func hasFamily(n *contract.PodNetwork, addr netip.Addr) bool {
 	_, ok := contract.FamilyOf(addr).Pick(n.Addresses)
 	return ok && addr.IsValid()
 }
+
+// CarriedMTU is mtu, or less where packets of this size do not leave the node by a physical network, or by the tunnels
+// for "". carried gives 0 where that is not known; nil: nothing is.
+func CarriedMTU(mtu int, physicalNetwork string, carried func(string) int) int {
+	if carried == nil {
+		return mtu
+	}
+	if limit := carried(physicalNetwork); limit != 0 {
+		return min(mtu, limit)
+	}
+	return mtu
+}

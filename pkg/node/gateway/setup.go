@@ -251,7 +251,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, annotated, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if mtu, err = node.PodMTU(s.cfg.MTU, link, encap, s.cfg.Network.Families()); err != nil {
+	if mtu, err = s.PodMTU(s.cfg.MTU, link, encap, s.cfg.Network.Families()); err != nil {
 		return 0, nil, err
 	}
 	if err := s.merge(ctx, settings(s.cfg, st, g, encap)); err != nil {

@@ -30,7 +30,7 @@ func (s *Setup) tunnels(ctx context.Context) (mtu int, annotated, err error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if mtu, err = node.PodMTU(s.cfg.MTU, link, encap, s.cfg.Network.Families()); err != nil {
+	if mtu, err = s.PodMTU(s.cfg.MTU, link, encap, s.cfg.Network.Families()); err != nil {
 		return 0, nil, err
 	}
 	if err := s.merge(ctx, settings(s.cfg, st, Gateway{}, encap)); err != nil {
