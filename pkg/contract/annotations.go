@@ -129,8 +129,19 @@ type GatewayConfig struct {
 	NextHop        *netip.Addr    `json:"next-hop,omitempty"`
 	NodePortEnable string         `json:"node-port-enable,omitempty"`
 	VLANID         string         `json:"vlan-id,omitempty"`
+	// Routes are the host's beside the default route, MaxGatewayRoutes at most. Ours.
+	Routes []GatewayRoute `json:"routes,omitempty"`
 	SecondGateway
 }
+
+// GatewayRoute leads a node's pods to a network by a router of the uplink's network.
+type GatewayRoute struct {
+	Dest    netip.Prefix `json:"dest"`
+	NextHop netip.Addr   `json:"next-hop"`
+}
+
+// MaxGatewayRoutes is the number of routes of a node that its pods use.
+const MaxGatewayRoutes = 64
 
 // SecondGateway is the way out by a second external bridge, beside the first in
 // GatewayConfigKey; without an Interface there is none.

@@ -196,7 +196,7 @@ func gatewayRoutes(n node, join []netip.Prefix) []ovsdb.Row {
 			IPPrefix: anywhere(hop), Nexthop: hop.String(), OutputPort: &external,
 		}))
 	}
-	return rows
+	return append(rows, hostRoutes(n)...)
 }
 
 // gatewayNAT is the SNAT to the node's address for traffic to external addresses: one row for each cluster subnet, never

@@ -72,7 +72,7 @@ func gatewayConfig(cfg Config, s State, g Gateway) contract.GatewayConfig {
 	gateway := contract.GatewayConfig{
 		Mode: "shared", Bridge: g.Bridge, Interface: localnetPort(cfg, g),
 		MAC: contract.MAC(s.Links[g.Bridge].MAC), Addresses: addrs, NextHops: uplinkTo(cfg, s, g, link).Of(s.Routes),
-		NodePortEnable: "true", VLANID: "0",
+		NodePortEnable: "true", VLANID: "0", Routes: uplinkTo(cfg, s, g, link).Routes(s.Routes),
 	}
 	if s.Second.Bridge != "" {
 		gateway.SecondGateway = contract.SecondGateway{

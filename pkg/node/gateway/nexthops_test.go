@@ -35,7 +35,7 @@ func TestSetup_ReportsMissingNextHopOnce(t *testing.T) {
 	if err := s.NextHopProblem(); err == nil || !strings.Contains(err.Error(), "on oob_net0") || s.Ready() != nil || !slices.Equal(warned, []string{err.Error()}) {
 		t.Errorf("problem %v, ready %v, warned %v", err, s.Ready(), warned)
 	}
-	if got := b.annotated[contract.GatewayConfigKey]; strings.Contains(got, "next-hop") {
+	if got := b.annotated[contract.GatewayConfigKey]; strings.Contains(got, `"next-hops"`) {
 		t.Errorf("annotation %s", got)
 	}
 	b.cfg.NextHops = hops("172.18.0.1")

@@ -64,7 +64,7 @@ func (b *bench) wantAnnotated(t *testing.T, mappings, second string) {
 		t.Errorf("bridge mappings %q, want %q", got, mappings)
 	}
 	got := b.annotated[contract.GatewayConfigKey]
-	if _, got, _ := strings.Cut(got, `"vlan-id":"0"`); got != second+"}}" {
+	if _, got, _ := strings.Cut(got, `"next-hop":"172.18.0.9"}]`); got != second+"}}" {
 		t.Errorf("gateways %s, want %q of the second", got, second)
 	}
 }

@@ -396,7 +396,7 @@ func TestSetup_ConfiguresBridgeAndAnnotations(t *testing.T) {
 		contract.NodeMTUKey:            "1442",
 		contract.HostCIDRsKey:          `["172.18.0.3/16","fc00:18::3/64"]`,
 		contract.GatewayConfigKey: `{"default":{"mode":"shared","bridge-id":"breth0","interface-id":"breth0_n1","mac-address":"` + nic.MAC.String() + `",` +
-			`"ip-addresses":["172.18.0.3/16","fc00:18::3/64"],"next-hops":["172.18.0.1"],"next-hop":"172.18.0.1","node-port-enable":"true","vlan-id":"0"}}`,
+			`"ip-addresses":["172.18.0.3/16","fc00:18::3/64"],"next-hops":["172.18.0.1"],"next-hop":"172.18.0.1","node-port-enable":"true","vlan-id":"0","routes":[{"dest":"10.9.0.0/16","next-hop":"172.18.0.9"}]}}`,
 	}
 	if diff := cmp.Diff(want, b.annotated); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)

@@ -65,7 +65,7 @@ func defaults(routes []netdev.Route, family contract.Family) []netdev.Route {
 }
 
 // Problem says why pods have no way beyond the networks of the addresses: the host's default route is on another
-// interface, or there is none. A host that has one in the other family only has no way there itself, which is no
+// interface, or there is none. More routes than pods use are a problem, too. A host that has one in the other family only has no way there itself, which is no
 // problem.
 func (u Uplink) Problem(routes []netdev.Route) error {
 	for _, addr := range u.Addrs {
@@ -79,7 +79,7 @@ func (u Uplink) Problem(routes []netdev.Route) error {
 		}
 	}
 	if len(u.Addrs) == 0 || len(u.Of(routes)) > 0 {
-		return nil
+		return u.tooMany(routes)
 	}
 	networks := make([]string, len(u.Addrs))
 	for i, addr := range u.Addrs {
