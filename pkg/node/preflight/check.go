@@ -65,7 +65,7 @@ func checks() []check {
 		{Kernels, kernel}, {"modules", modules}, {OffloadModules, offloadModules},
 		{Uplink, uplink}, {"nic", nic}, {"mtu", mtu}, {"ports", ports}, {"names", names}, {"addresses", ownAddresses},
 		{"cni", cni}, {"kube-proxy", kubeProxy}, {"network-service", networkService}, {"dhcp", dhcp},
-		{"rp-filter", rpFilter}, {"other-ovs", otherOVS}, {"unreadable", unreadable},
+		{"rp-filter", rpFilter}, {"conntrack", connections}, {"other-ovs", otherOVS}, {"unreadable", unreadable},
 	}
 }
 

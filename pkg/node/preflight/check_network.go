@@ -184,6 +184,25 @@ func dhcp(f Facts) []Finding {
 		"The uplink has addresses that end: %s.", strings.Join(texts, ", "))}
 }
 
+// kube-proxy raises the table of connections to these numbers (conntrack.maxPerCore and conntrack.min of its
+// configuration).
+const connectionsPerCPU, leastConnections = 32768, 131072
+
+func connections(f Facts) []Finding {
+	want := max(leastConnections, connectionsPerCPU*f.Kernel.CPUs)
+	switch {
+	case f.Datapath == gateway.DatapathUserspace:
+		return pass("the userspace datapath has a table of its own")
+	case f.Kernel.Connections == 0:
+		return pass("the kernel's table of connections is not there yet")
+	case f.Kernel.Connections < want:
+		return []Finding{warn(fmt.Sprintf("Set net.netfilter.nf_conntrack_max = %d in a file of /etc/sysctl.d.", want),
+			"The kernel tracks %d connections at most. kube-proxy would set %d on %d processors, which a boot without kube-proxy ends.",
+			f.Kernel.Connections, want, f.Kernel.CPUs)}
+	}
+	return pass("the kernel tracks %d connections at most", f.Kernel.Connections)
+}
+
 func rpFilter(f Facts) []Finding {
 	if f.Datapath == gateway.DatapathUserspace && f.AllRPFilter == "2" {
 		return []Finding{fail("Set the sysctl to 0 or 1.",

@@ -17,7 +17,7 @@ import (
 func fit() Facts {
 	f := Facts{
 		Node: "n1", Datapath: gateway.DatapathSystem, AllRPFilter: "0",
-		Kernel: Kernel{Release: "6.12.48+deb13-amd64", Modules: map[string]Module{}},
+		Kernel: Kernel{Release: "6.12.48+deb13-amd64", Modules: map[string]Module{}, CPUs: 8, Connections: 262144},
 		Gateway: gateway.Outlook{
 			Gateway: gateway.Gateway{NIC: "eth0", Bridge: "breth0"}, Addresses: []netip.Prefix{netip.MustParsePrefix("192.0.2.10/24")},
 			Underlay: 1500, MTU: 1442,
@@ -86,6 +86,8 @@ var unfit = []struct {
 		f.Network.Leases = map[netip.Prefix]time.Duration{netip.MustParsePrefix("192.0.2.10/24"): time.Hour}
 	}, "dhcp", Warn, "192.0.2.10/24 (1h0m0s left)"},
 	{"loose filter with the userspace datapath", func(f *Facts) { f.Datapath, f.AllRPFilter = gateway.DatapathUserspace, "2" }, "rp-filter", Fail, "rp_filter is 2"},
+	{"small table of connections", func(f *Facts) { f.Kernel.Connections = 262143 }, "conntrack", Warn, "kube-proxy would set 262144 on 8 processors"},
+	{"small table and few processors", func(f *Facts) { f.Kernel.Connections, f.Kernel.CPUs = 65536, 2 }, "conntrack", Warn, "kube-proxy would set 131072 on 2 processors"},
 	{"host's OVS", func(f *Facts) { f.Others.OVS = true }, "other-ovs", Fail, "The host runs its own Open vSwitch"},
 	{"no host's OVS", func(f *Facts) { f.HostOVS = true }, "other-ovs", Fail, "none runs"},
 	{"host's OVS keeps the uplink", func(f *Facts) { f.HostOVS, f.Others.OVS, f.Others.KeepsPorts = true, true, true }, "other-ovs", Warn, "no network before the agent starts"},
@@ -133,8 +135,10 @@ func TestCheck_AllowsOwn(t *testing.T) {
 			f.NIC = NIC{Driver: "virtio_net", Limit: "no switchdev mode"}
 			f.Kernel.Modules["act_ct"] = Absent
 		},
-		"userspace datapath": func(f *Facts) { f.Datapath, f.Kernel.Modules["openvswitch"] = gateway.DatapathUserspace, Absent },
-		"loose filter":       func(f *Facts) { f.AllRPFilter = "2" },
+		"userspace datapath":                    func(f *Facts) { f.Datapath, f.Kernel.Modules["openvswitch"] = gateway.DatapathUserspace, Absent },
+		"loose filter":                          func(f *Facts) { f.AllRPFilter = "2" },
+		"connections of the userspace datapath": func(f *Facts) { f.Datapath, f.Kernel.Connections = gateway.DatapathUserspace, 1000 },
+		"no table of connections yet":           func(f *Facts) { f.Kernel.Connections = 0 },
 	} {
 		f := fit()
 		change(&f)

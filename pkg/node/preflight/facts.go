@@ -33,6 +33,9 @@ type Kernel struct {
 	Modules map[string]Module
 	// IOMMU says that one is on.
 	IOMMU bool
+	// CPUs is the number of processors. Connections is the sysctl net.netfilter.nf_conntrack_max; 0 while the kernel has
+	// no connection tracking loaded.
+	CPUs, Connections int
 }
 
 // Module is how a part of the kernel can be had.

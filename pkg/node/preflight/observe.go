@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 
@@ -59,6 +60,7 @@ func Observe(cfg Config, host Host) (Facts, error) {
 	o.facts.Others.KubeProxy = o.kubeProxy(host.NS, st)
 	o.facts.AllRPFilter, err = netdev.SysctlValue(host.NS, node.SysctlKey(node.RPFilter, "all"))
 	o.note(err)
+	o.facts.Kernel.CPUs, o.facts.Kernel.Connections = runtime.NumCPU(), o.connections(cfg.Proc)
 	return o.facts, nil
 }
 

@@ -75,6 +75,7 @@ func TestObserve_ReadsHost(t *testing.T) {
 	root := host(t, map[string]string{
 		"etc/cni/net.d/10-calico.conflist": "{}", "etc/cni/net.d/calico-kubeconfig": "",
 		"run/systemd/netif/links/" + strconv.Itoa(eth0.Index): "ADMIN_STATE=configured\nNETWORK_FILE=/run/systemd/network/10-netplan-eth0.network\n",
+		"proc/sys/net/netfilter/nf_conntrack_max":             "65536\n",
 		"proc/net/tcp": socketHeader + "   0: 00000000:24C2" + idle + "101" + rest + "   1: 00000000:2810" + idle + "102" + rest,
 		"proc/net/udp": socketHeader + "   0: 00000000:17C1" + udp + "0" + rest,
 		"proc/7/comm":  "exporter\n", "proc/7/cmdline": "exporter", "proc/7/fd/3": "-> socket:[101]",
@@ -104,7 +105,7 @@ func TestObserve_ReadsHost(t *testing.T) {
 	if len(leases) != 1 || leases[0].String() != "192.0.2.10/24" {
 		t.Errorf("leases: %v", leases)
 	}
-	if got.Kernel.Release == "" || len(got.Unreadable) != 0 {
+	if got.Kernel.Release == "" || got.Kernel.CPUs == 0 || got.Kernel.Connections != 65536 || len(got.Unreadable) != 0 {
 		t.Errorf("kernel %q, unreadable %q", got.Kernel.Release, got.Unreadable)
 	}
 }
