@@ -147,6 +147,44 @@ func TestUserPages_NameCommandsThatUsersHave(t *testing.T) {
 	}
 }
 
+// TestDocs_ProgramsAskAnyMember: with three masters most members of a database do not lead, and do not answer otherwise.
+func TestDocs_ProgramsAskAnyMember(t *testing.T) {
+	users, design := userPages(t)
+	maps.Copy(users, design)
+	found := 0
+	for name, text := range users {
+		good, wrong := askingPrograms(text)
+		found += good
+		for _, command := range wrong {
+			t.Errorf("%s: %q asks the leader of a clustered database only: add --no-leader-only", name, command)
+		}
+	}
+	if found < 10 {
+		t.Errorf("only %d commands were found", found)
+	}
+	for text, want := range map[string]int{"    ovn-nbctl --columns=name list ACL": 1, "    ovn-nbctl --no-leader-only show": 0, "    kubectl exec x -- \\\n      ovn-trace n1 x": 1, "`ovn-nbctl` prints": 0, "    kubectl offload nb -- show": 0} {
+		if _, wrong := askingPrograms(text); len(wrong) != want {
+			t.Errorf("%q: %q are wrong", text, wrong)
+		}
+	}
+}
+
+var asking = regexp.MustCompile(`\bovn-(?:nbctl|sbctl|trace) (\S+)`)
+
+// askingPrograms counts the commands of a page that ask any member, and gives the others.
+func askingPrograms(text string) (good int, wrong []string) {
+	for _, command := range commands(text) {
+		for _, m := range asking.FindAllStringSubmatch(command, -1) {
+			if m[1] == "--no-leader-only" {
+				good++
+			} else {
+				wrong = append(wrong, command)
+			}
+		}
+	}
+	return good, wrong
+}
+
 // TestUserPages_SayWhichCommandsAreNotRun: the test TestDocs_CommandsRun runs every command in a lab that has no marker. It
 // runs no command that changes the cluster, or that is not kubectl's: these have a marker with the reason.
 func TestUserPages_SayWhichCommandsAreNotRun(t *testing.T) {

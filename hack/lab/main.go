@@ -170,7 +170,7 @@ The lab is up. From this shell:
     %s exec outside -- ping -c1 %s
 `, kubeconfig, build.ToolsImage, lab, node, lab, cfg.Addresses(node)[0])
 	if cfg.CNI == cluster.CNIOffload {
-		fmt.Printf("    %s exec %s -- ovn-nbctl show\n    %s exec %s -- ovs-vsctl show\n    %s restart controller\n", lab, node, lab, node, lab)
+		fmt.Printf("    %s exec %s -- ovn-nbctl --no-leader-only show\n    %s exec %s -- ovs-vsctl show\n    %s restart controller\n", lab, node, lab, node, lab)
 	}
 	fmt.Println("and to remove it:\n    " + down)
 }

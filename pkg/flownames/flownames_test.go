@@ -20,6 +20,9 @@ type databases map[string][]string
 func (d databases) run(_ context.Context, _ string, command []string) ([]byte, error) {
 	var out strings.Builder
 	text := strings.Join(command, " ")
+	if command[1] != "--no-leader-only" {
+		return nil, fmt.Errorf("a member that does not lead would not answer %s", text)
+	}
 	for _, part := range strings.Split(text, " -- ")[1:] {
 		_, columns, _ := strings.Cut(part, "--columns=")
 		columns, rest, _ := strings.Cut(columns, " list ")

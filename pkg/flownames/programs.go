@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
@@ -33,7 +34,7 @@ func rows(ctx context.Context, run trace.Run, database string, tables map[string
 	out := map[string][]trace.Row{}
 	names := slices.Sorted(maps.Keys(tables))
 	for chunk := range slices.Chunk(slices.Sorted(maps.Keys(beginnings)), atOnce) {
-		command := []string{"ovn-" + database + "ctl", "--no-leader-only", "--format=json"}
+		command := contract.AtMember("ovn-"+database+"ctl", "--format=json")
 		for _, table := range names {
 			command = append(command, "--", "--if-exists", "--columns=_uuid,"+tables[table], "list", table)
 			command = append(command, chunk...)
@@ -59,7 +60,7 @@ const ambiguous = "2 or more rows"
 func whole(ctx context.Context, run trace.Run, database string, tables map[string]string, beginnings map[string]bool) (map[string][]trace.Row, error) {
 	out := map[string][]trace.Row{}
 	names := slices.Sorted(maps.Keys(tables))
-	command := []string{"ovn-" + database + "ctl", "--no-leader-only", "--format=json"}
+	command := contract.AtMember("ovn-"+database+"ctl", "--format=json")
 	for _, table := range names {
 		command = append(command, "--", "--columns=_uuid,"+tables[table], "list", table)
 	}

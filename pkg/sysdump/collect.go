@@ -14,6 +14,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -56,8 +57,8 @@ func commands() []command {
 		agent("kernel-log", "sh", "-c", kernelLog),
 		agent("metrics", "bash", "-c", metricsAt("9410")),
 		{"ovnkube-master", "ovn-offload-controller", "controller-metrics", []string{"bash", "-c", metricsAt("9411")}},
-		{"ovnkube-db", "nb-ovsdb", "northbound", []string{"ovn-nbctl", "show"}},
-		{"ovnkube-db", "sb-ovsdb", "southbound", []string{"ovn-sbctl", "show"}},
+		{"ovnkube-db", "nb-ovsdb", "northbound", contract.AtMember("ovn-nbctl", "show")},
+		{"ovnkube-db", "sb-ovsdb", "southbound", contract.AtMember("ovn-sbctl", "show")},
 		copyOf("nb", "northbound.db.gz"),
 		copyOf("sb", "southbound.db.gz"),
 	}

@@ -69,7 +69,7 @@ func (c *Connection) enter(ctx context.Context, run Run, of *Computed) error {
 // northCommand asks for the routers' ports, the node's variables, and the load balancers at the target.
 func (c *Connection) northCommand() []string {
 	router := contract.Network{}.GatewayRouter(c.Node)
-	command := []string{"ovn-nbctl", "--no-leader-only", "--format=json"}
+	command := contract.AtMember("ovn-nbctl", "--format=json")
 	for _, port := range []string{routerToJoin + router, routerToJoin + contract.Network{}.ClusterRouter()} {
 		command = append(command, "--", "--columns=name,mac,networks", "find", "Logical_Router_Port", "name="+port)
 	}

@@ -188,6 +188,9 @@ func TestCompute_AtTheEntry(t *testing.T) {
 		}
 		asked := ""
 		run := func(_ context.Context, _ string, command []string) ([]byte, error) {
+			if command[1] != "--no-leader-only" {
+				t.Errorf("%s: a member that does not lead would not answer %q", name, command)
+			}
 			switch {
 			case command[0] == "ovn-trace":
 				asked = command[len(command)-1]

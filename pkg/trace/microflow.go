@@ -58,7 +58,7 @@ const conntracks = 8
 
 // Command runs ovn-trace beside the Southbound's server.
 func (c Connection) Command() []string {
-	command := []string{"ovn-trace", "--db=unix:/run/ovn/ovnsb_db.sock", "-vconsole:off"}
+	command := contract.AtMember("ovn-trace", "--db=unix:/run/ovn/ovnsb_db.sock", "-vconsole:off")
 	for range conntracks {
 		command = append(command, "--ct=new")
 	}

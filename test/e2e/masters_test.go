@@ -187,8 +187,27 @@ func (m *mastersTest) noneTwice(t *testing.T, what string) {
 	}
 }
 
+// pluginAsks runs the verbs that use a database, and gives the node whose member leads meanwhile. The plugin asks the same
+// member whichever leads.
+func (m *mastersTest) pluginAsks(t *testing.T, database string) (leader string) {
+	t.Helper()
+	for _, node := range masterNodes() {
+		if m.leads(t, database, node) {
+			leader = node
+		}
+	}
+	path := []string{"trace", "pod/" + m.ns + "/" + m.from.Name, fmt.Sprintf("pod/%s/%s:%d", m.ns, m.to.Name, world.EchoPort)}
+	for _, verb := range [][]string{{database, "--", "show"}, path} {
+		if out, code := kubectlOffload(t, verb...); code != 0 || !strings.Contains(out, "ovn-worker") {
+			t.Errorf("%s is led by %s: kubectl offload %v ends with %d: %s", database, leader, verb, code, out)
+		}
+	}
+	return leader
+}
+
 func (m *mastersTest) kill(t *testing.T) {
 	for _, component := range []string{"nb", "sb", "relay", "northd", "controller"} {
+		led := map[string]bool{}
 		for _, node := range masterNodes() {
 			within := othersLead
 			if component != "relay" && m.leads(t, component, node) {
@@ -197,6 +216,12 @@ func (m *mastersTest) kill(t *testing.T) {
 			what := fmt.Sprintf("%s killed on %s, leader %t", component, node, within == leaderDied)
 			m.under(t, what, within, func() { restart(t, component+"@"+node) })
 			m.members(t)
+			if component == "nb" || component == "sb" {
+				led[m.pluginAsks(t, component)] = true
+			}
+		}
+		if len(led) == 1 {
+			t.Errorf("%s: one member has led all the time, so the plugin may have asked no other: %v", component, led)
 		}
 		m.noneTwice(t, component+" killed")
 	}
