@@ -54,7 +54,7 @@ func (e Ends) Connection(source, target string) (Connection, error) {
 		return Connection{}, err
 	}
 	if port == 0 && protocol != "icmp" {
-		return Connection{}, fmt.Errorf("%q: want a port", target)
+		return Connection{}, errPort(target)
 	}
 	c.Target, c.Asked = netip.AddrPortFrom(netip.Addr{}, port), from.name+" "+TargetText(c.To, protocol, port)
 	if e.At != "" {
@@ -96,7 +96,7 @@ func (e Ends) source(text string) (sender, error) {
 		return sender{name: text, host: h}, err
 	case "pod":
 	default:
-		return sender{}, fmt.Errorf("%q: want pod/NAME, node/NAME or outside", text)
+		return sender{}, errSource(text)
 	}
 	pod, err := e.pod(text)
 	if err != nil {

@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
 
 // Run runs a program of OVN beside one of its databases, "nb" or "sb", and gives what it printed.
@@ -38,12 +41,36 @@ func Compute(ctx context.Context, run Run, c Connection) (*Computed, error) {
 	of.Path.Chosen = chosen
 	steps, verdict, err := Name(ctx, run, of.Path)
 	of.Steps, of.Verdict = append(of.Steps, steps...), verdict
-	return of, err
+	if err != nil {
+		return nil, err
+	}
+	return of, onDefault(of.Steps)
+}
+
+// ErrNetwork is a path that goes on by another network than the default one, such as the primary network of a service's endpoint.
+type ErrNetwork string
+
+// Error implements error.
+func (e ErrNetwork) Error() string {
+	return fmt.Sprintf("the path goes on by the network %s, and paths are computed on the default network only: --live follows its packets", string(e))
+}
+
+// onDefault refuses a path on which a load balancer leads to another network: routers to such networks ask for the mark that it leaves on a
+// connection, which ovn-trace does not know.
+func onDefault(steps []Step) error {
+	balanced := false
+	for _, step := range steps {
+		balanced = balanced || strings.HasPrefix(step.What, "load balancer: to ")
+		if owner, err := contract.ParseOwner(step.Object); err == nil && balanced && owner.Network != "" {
+			return ErrNetwork(owner.Network)
+		}
+	}
+	return nil
 }
 
 // Name finds the rows that a path was made from, and their owners.
 func Name(ctx context.Context, run Run, path Path) ([]Step, Verdict, error) {
-	text, err := run(ctx, "sb", append([]string{"ovn-sbctl", "--no-leader-only"}, HintsCommand(path)...))
+	text, err := run(ctx, "sb", contract.AtMember("ovn-sbctl", HintsCommand(path)...))
 	if err != nil {
 		return nil, "", err
 	}
@@ -51,7 +78,7 @@ func Name(ctx context.Context, run Run, path Path) ([]Step, Verdict, error) {
 	if err != nil {
 		return nil, "", err
 	}
-	if text, err = run(ctx, "nb", append([]string{"ovn-nbctl", "--no-leader-only"}, RowsCommand(hints)...)); err != nil {
+	if text, err = run(ctx, "nb", contract.AtMember("ovn-nbctl", RowsCommand(hints)...)); err != nil {
 		return nil, "", err
 	}
 	rows, err := Rows(text)

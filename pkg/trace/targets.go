@@ -132,7 +132,7 @@ func (e Ends) service(namespace, name, protocol string, port uint16) ([]netip.Ad
 func (e Ends) pod(text string) (*corev1.Pod, error) {
 	name, ok := strings.CutPrefix(text, "pod/")
 	if !ok {
-		return nil, fmt.Errorf("%q: want pod/NAME, svc/NAME, node/NAME or an address; of a host name, the address that the pod gets for the name", text)
+		return nil, errTarget(text)
 	}
 	namespace, name := e.qualified(name)
 	for i := range e.Pods {
