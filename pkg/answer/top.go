@@ -88,44 +88,6 @@ func NewTop(s *snapshot.Snapshot, by string, summaries []*flowapi.Summary, missi
 	return t
 }
 
-// Since is what a summary has more than an earlier one. Flows that have ended meanwhile took their packets along: what is less
-// counts as nothing.
-func Since(before, after *flowapi.Summary) *flowapi.Summary {
-	took := after.Taken.Sub(before.Taken).Seconds()
-	if after.Seconds > 0 || took <= 0 {
-		return after
-	}
-	out := *after
-	out.Seconds, out.Total = took, less(after.Total, before.Total)
-	out.Outside, out.Pods = slices.Clone(after.Outside), slices.Clone(after.Pods)
-	for i := range out.Outside {
-		for _, was := range before.Outside {
-			if was.Reason == out.Outside[i].Reason && was.Detail == out.Outside[i].Detail {
-				out.Outside[i].Count = fewer(out.Outside[i].Count, was.Count)
-			}
-		}
-	}
-	for i := range out.Pods {
-		for _, was := range before.Pods {
-			if was.Namespace == out.Pods[i].Namespace && was.Name == out.Pods[i].Name {
-				out.Pods[i].Traffic, out.Pods[i].Drops = less(out.Pods[i].Traffic, was.Traffic), fewer(out.Pods[i].Drops, was.Drops)
-			}
-		}
-	}
-	return &out
-}
-
-func less(a, b offload.Share) offload.Share {
-	for _, at := range offload.Places() {
-		*a.At(at) = fewer(*a.At(at), *b.At(at))
-	}
-	return a
-}
-
-func fewer(a, b offload.Count) offload.Count {
-	return offload.Count{Flows: a.Flows, Packets: a.Packets - min(a.Packets, b.Packets), Bytes: a.Bytes - min(a.Bytes, b.Bytes)}
-}
-
 func (r *TopRow) add(traffic offload.Share, seconds float64) {
 	r.Traffic.Add(traffic)
 	if seconds <= 0 {

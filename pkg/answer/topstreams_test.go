@@ -92,7 +92,7 @@ func TestTop_SaysMegabitsASecond(t *testing.T) {
 	}
 	before, after := of("w1", 0, count(10, 1000), count(5, 500)), of("w1", 0, count(20, 251_000), count(5, 500))
 	before.Taken, after.Taken = taken, taken.Add(2*time.Second)
-	if top := NewTop(snapshot.New(taken, "ovn-kubernetes"), "pod", []*flowapi.Summary{Since(before, after)}, nil, false); *top.Total.Bits != 1e6 || *top.Rows[0].Bits != 1e6 {
+	if top := NewTop(snapshot.New(taken, "ovn-kubernetes"), "pod", []*flowapi.Summary{flowapi.Since(before, after)}, nil, false); *top.Total.Bits != 1e6 || *top.Rows[0].Bits != 1e6 {
 		t.Errorf("between two dumps: %+v", top)
 	}
 	a, err := NewStreams(shop(t), shopFlows(), nil, Filter{}, 0)

@@ -38,7 +38,8 @@ type Summary struct {
 	// Taken is the moment of the dump; zero while there is none: a node without a NIC in switchdev mode dumps its flows
 	// only when a fresh summary is asked for.
 	Taken time.Time `json:"taken,omitzero"`
-	// Seconds is the time in which the packets below were counted; 0: the life of each flow.
+	// Seconds is the time in which the packets below were counted; 0: the life of each flow. Packets that are counted since
+	// CountedSince are none of these.
 	Seconds float64 `json:"seconds"`
 	// Offload says whether the switch may offload.
 	Offload offload.Settings `json:"offload"`
@@ -49,6 +50,13 @@ type Summary struct {
 	Pods []PodSummary `json:"pods"`
 	// Malformed lines of the dump were not understood and are not counted.
 	Malformed int `json:"malformed,omitempty"`
+	// CountedSince is when the agent began to compare each dump with the one before it, flow by flow; zero: it has not, or is of a
+	// former version. What it has found since then is counted, without flows, by the place where a flow was in the later dump. It
+	// never goes back: flows that end leave their packets in it. Two summaries with the same CountedSince differ by the traffic
+	// between them.
+	CountedSince   time.Time       `json:"countedSince,omitzero"`
+	Counted        offload.Share   `json:"counted,omitzero"`
+	CountedOutside []offload.Cause `json:"countedOutside,omitempty"`
 }
 
 // PodSummary is the traffic of one pod, to it and from it.
@@ -65,6 +73,9 @@ type PodSummary struct {
 	Detail string         `json:"detail,omitempty"`
 	// Drops are packets of the pod that no port gets. They are counted in Traffic, too.
 	Drops offload.Count `json:"drops,omitzero"`
+	// Counted is the traffic since CountedSince, or since the pod has a port, and CountedDrops its part that no port got.
+	Counted      offload.Share `json:"counted,omitzero"`
+	CountedDrops offload.Count `json:"countedDrops,omitzero"`
 }
 
 // Query chooses flows. The zero value chooses those of all pods.

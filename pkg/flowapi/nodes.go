@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -48,32 +47,6 @@ func (of Sources) AddRules(ctx context.Context, flows []*Flow) error {
 		f.Why = why
 	}
 	return nil
-}
-
-// retries is how many times a dump may take longer than the least time: an agent dumps more rarely where a dump takes long.
-const retries = 10
-
-// Counted is a node's summary of the time between two dumps, or of the life of each flow for no interval.
-func (of Sources) Counted(ctx context.Context, node string, interval time.Duration, since func(before, after *Summary) *Summary) (*Summary, error) {
-	first, err := of(node).Summary(ctx, true)
-	if err != nil || interval <= 0 {
-		return first, err
-	}
-	for range retries {
-		select {
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		case <-time.After(interval):
-		}
-		next, err := of(node).Summary(ctx, true)
-		if err != nil {
-			return nil, err
-		}
-		if next.Taken.After(first.Taken) {
-			return since(first, next), nil
-		}
-	}
-	return first, nil
 }
 
 // Joined are the flows of all answers.

@@ -20,6 +20,8 @@ type dump struct {
 	// busy is how long it kept the main thread of ovs-vswitchd busy.
 	busy   time.Duration
 	report offload.Report
+	// sample is what the next dump is compared with.
+	sample offload.Sample
 	// flows are those with the most packets, at most flowapi.MaxLimit, in this order.
 	flows []flowapi.Flow
 	// threads has the thread of the datapath of a flow, where there are several.
@@ -63,11 +65,13 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 	if err != nil {
 		return nil, err
 	}
-	report.Ends = nil
+	if err := d.count(sw, report, last); err != nil {
+		return nil, err
+	}
 	if seen == len(found) {
 		markStale(found)
 	}
-	d.took, d.busy, d.report = time.Since(d.taken), busy(), report
+	d.took, d.busy = time.Since(d.taken), busy()
 	before, kept := last.packets(d.taken), most(found)
 	findReceivers(kept, now.Ports)
 	for _, n := range kept {
@@ -84,6 +88,24 @@ func read(ctx context.Context, sw offload.Switch, now offload.State, last *dump)
 		d.flows = append(d.flows, f)
 	}
 	return d, nil
+}
+
+// count keeps the report of a dump, and goes on with the series of the last one.
+func (d *dump) count(sw offload.Switch, report offload.Report, last *dump) error {
+	instance, err := sw.Instance()
+	if err != nil {
+		return err
+	}
+	d.sample = offload.Sample{At: d.taken, Switch: instance, Report: report}
+	d.report, d.report.Ends = report, nil
+	if last == nil {
+		d.report.Counted = d.report.Counted.Add(d.sample, nil)
+		return nil
+	}
+	delta := offload.Compare(last.sample, d.sample)
+	d.report.Counted = last.report.Counted.Add(d.sample, &delta)
+	last.sample = offload.Sample{}
+	return nil
 }
 
 // next is when the flows may be dumped again. A dump with much work stretches the period: viewers take at most 5 % of
@@ -205,41 +227,4 @@ func numbers(chosen []bool) []int {
 		}
 	}
 	return out
-}
-
-// summarize adds the ports of each pod up.
-func summarize(node string, taken time.Time, report *offload.Report) *flowapi.Summary {
-	s := &flowapi.Summary{
-		Node: node, Taken: taken, Offload: report.Settings, Total: report.Total, Outside: report.Outside,
-		Pods: []flowapi.PodSummary{}, Malformed: report.Malformed,
-	}
-	pods := map[contract.Owner]*flowapi.PodSummary{}
-	worst := map[contract.Owner]uint64{}
-	for i := range report.Ports {
-		port := &report.Ports[i]
-		if port.Pod == (contract.Owner{}) {
-			continue
-		}
-		pod := pods[port.Pod]
-		if pod == nil {
-			pod = &flowapi.PodSummary{Namespace: port.Pod.Namespace, Name: port.Pod.Name}
-			pods[port.Pod] = pod
-		}
-		pod.Ports = append(pod.Ports, port.Name)
-		pod.VF = pod.VF || port.Function
-		pod.Traffic.Add(port.From)
-		pod.Traffic.Add(port.To)
-		pod.Drops.Add(port.Drops)
-		if len(port.Outside) > 0 && (pod.Reason == "" || port.Outside[0].Packets > worst[port.Pod]) {
-			worst[port.Pod] = port.Outside[0].Packets
-			pod.Reason, pod.Detail = port.Outside[0].Reason, port.Outside[0].Detail
-		}
-	}
-	for _, pod := range pods {
-		s.Pods = append(s.Pods, *pod)
-	}
-	slices.SortFunc(s.Pods, func(a, b flowapi.PodSummary) int {
-		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
-	})
-	return s
 }

@@ -57,7 +57,9 @@ type Sampling struct {
 	deps    SamplingDeps
 	metrics *offload.Metrics
 	alerts  offload.Alerts
-	failing bool // of Run's goroutine only
+	// counted and failing are of Run's goroutine only.
+	counted *offload.Counted
+	failing bool
 
 	mu     sync.Mutex
 	report *offload.Report
@@ -161,8 +163,9 @@ func (s *Sampling) took(sample offload.Sample, delta *offload.Delta) {
 		s.deps.Logger.Info("the flows of OVS are read again")
 	}
 	s.metrics.Update(sample, delta)
+	s.counted = s.counted.Add(sample, delta)
 	report := sample.Report
-	report.Ends = nil // large, and only the sampler's
+	report.Ends, report.Counted = nil, s.counted // the ends are large, and only the sampler's
 	s.mu.Lock()
 	s.report, s.taken = &report, sample.At
 	s.mu.Unlock()

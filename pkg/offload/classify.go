@@ -20,6 +20,8 @@ type Report struct {
 	Malformed int `json:"malformed,omitempty"`
 	// Ends is what Compare needs: each flow at which a way ends.
 	Ends []End `json:"-"`
+	// Counted is what the series of samples of which this is the newest has found; nil: there is no series.
+	Counted *Counted `json:"-"`
 }
 
 // PortReport is the traffic of one port.

@@ -27,62 +27,112 @@ type Sample struct {
 type Delta struct {
 	Took  time.Duration
 	Ports []PortDelta // by name; all of the second sample
-	// Total is the traffic of the node, each packet once. Outside has its packets outside hardware.
-	Total   Share
-	Outside map[Reason]uint64
+	// Total is the traffic of the node, each packet once.
+	Total Share
+	// Causes are its traffic outside hardware, the most packets first.
+	Causes []Cause
 }
 
 // PortDelta is the traffic of one port between two samples.
 type PortDelta struct {
 	Port
 	From, To Share
+	// Drops are packets from the port that no port gets. They are counted in From, too.
+	Drops Count
 	// Lasting is the traffic outside hardware of flows that are in both samples.
 	Lasting []Cause
 }
 
-// Compare takes flows for new ones, with all that they counted, when their
-// counters went back; that happens when a flow moves between TC and OVS. After
-// a restart of the switch all flows are new.
+// Compare gives what flows carried between two samples to the place where they are in the second one. Where the counters of
+// a flow went back it is a new one, with all that it counted; that happens when it moves between TC and OVS. After a restart
+// of the switch all flows are new.
 func Compare(before, after Sample) Delta {
-	known := map[string]*End{}
+	var known map[flowAt]Count
 	if before.Switch == after.Switch {
-		for i := range before.Report.Ends {
-			if e := &before.Report.Ends[i]; e.UFID != "" {
-				known[e.UFID] = e
-			}
-		}
+		known = countedAt(before.Report.Ends)
 	}
+	more := growth(known, countedAt(after.Report.Ends))
 	ports := make(map[string]*portDelta, len(after.Report.Ports))
 	for _, p := range after.Report.Ports {
 		ports[p.Name] = &portDelta{PortDelta: PortDelta{Port: p.Port}, lasting: map[cause]*Count{}}
 	}
-	d := Delta{Took: after.At.Sub(before.At), Outside: map[Reason]uint64{}}
+	d := Delta{Took: after.At.Sub(before.At)}
+	total := tally{outside: map[cause]*Count{}}
 	for i := range after.Report.Ends {
 		e := &after.Report.Ends[i]
-		if e.UFID == "" {
-			continue // a dump without -m cannot be compared
+		at := flowAt{e.UFID, e.Place}
+		n, ok := more[at]
+		if !ok {
+			continue // a dump without -m, or the same flow in a further thread
 		}
-		n := Count{Packets: e.Packets, Bytes: e.Bytes}
-		old, lasting := known[e.UFID]
-		if lasting && old.Packets <= e.Packets && old.Bytes <= e.Bytes {
-			n.Packets -= old.Packets
-			n.Bytes -= old.Bytes
-		}
+		delete(more, at)
 		d.Total.At(e.Place).Add(n)
-		if e.Place != Hardware {
-			d.Outside[e.Reason] += n.Packets
-		}
+		total.note(*e, n)
+		lasting := isIn(known, e.UFID)
 		ports[e.From].add(e, n, lasting, true)
 		for _, name := range e.To {
 			ports[name].add(e, n, lasting, false)
 		}
 	}
+	d.Causes = causes(total.outside)
 	for _, p := range ports {
 		p.Lasting = causes(p.lasting)
 		d.Ports = append(d.Ports, p.PortDelta)
 	}
 	slices.SortFunc(d.Ports, func(a, b PortDelta) int { return cmp.Compare(a.Name, b.Name) })
 	return d
+}
+
+// flowAt is a flow at one place. A datapath may have it there in several threads.
+type flowAt struct {
+	ufid  string
+	place Place
+}
+
+// countedAt is what the flows of a sample had counted.
+func countedAt(ends []End) map[flowAt]Count {
+	out := make(map[flowAt]Count, len(ends))
+	for i := range ends {
+		if e := &ends[i]; e.UFID != "" {
+			at := flowAt{e.UFID, e.Place}
+			n := out[at]
+			n.Add(Count{Packets: e.Packets, Bytes: e.Bytes})
+			out[at] = n
+		}
+	}
+	return out
+}
+
+// growth is what flows have now more than before.
+func growth(before, now map[flowAt]Count) map[flowAt]Count {
+	out := make(map[flowAt]Count, len(now))
+	for at, n := range now {
+		was, ok := before[at]
+		if !ok {
+			was = moved(at.ufid, before, now)
+		}
+		if was.Packets <= n.Packets && was.Bytes <= n.Bytes {
+			n.Packets, n.Bytes = n.Packets-was.Packets, n.Bytes-was.Bytes
+		}
+		out[at] = n
+	}
+	return out
+}
+
+// moved is what a flow had counted at places where it no longer is.
+func moved(ufid string, before, now map[flowAt]Count) (was Count) {
+	for _, place := range Places() {
+		at := flowAt{ufid, place}
+		if _, stays := now[at]; !stays {
+			was.Add(before[at])
+		}
+	}
+	return was
+}
+
+// isIn says whether flows have a UFID.
+func isIn(flows map[flowAt]Count, ufid string) bool {
+	return slices.ContainsFunc(Places(), func(place Place) bool { _, ok := flows[flowAt{ufid, place}]; return ok })
 }
 
 type portDelta struct {
@@ -100,6 +150,9 @@ func (p *portDelta) add(e *End, n Count, lasting, from bool) {
 		share = &p.From
 	}
 	share.At(e.Place).Add(n)
+	if from && len(e.To) == 0 && e.Reason != ReasonSlowPath {
+		p.Drops.Add(n)
+	}
 	if !lasting || e.Place == Hardware || n.Packets == 0 {
 		return
 	}

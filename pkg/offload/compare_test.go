@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/offload/unixctl"
@@ -42,7 +43,9 @@ func TestCompare_TrafficBetweenTwoSamples(t *testing.T) {
 		Took: time.Minute, Ports: []PortDelta{
 			{Port: web, From: share, Lasting: lasting}, {Port: veth, To: share, Lasting: lasting},
 		},
-		Total: share, Outside: map[Reason]uint64{ReasonAction: 30, ReasonNew: 4, ReasonRefused: 0},
+		Total: share, Causes: []Cause{
+			{Reason: ReasonAction, Count: Count{Packets: 30, Bytes: 3000}}, {Reason: ReasonNew, Count: Count{Packets: 4, Bytes: 400}}, {Reason: ReasonRefused},
+		},
 	}
 	if diff := cmp.Diff(want, Compare(before, after)); diff != "" {
 		t.Errorf("-want +got\n%s", diff)
@@ -112,5 +115,59 @@ func TestExplain_EachReasonHasItsText(t *testing.T) {
 	want := "1500 packets/s of rep0, 25% of its traffic, stay out of hardware: the flow has an action that the kernel's TC does not have (hash)"
 	if got := f.Message(); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// TestCompare_FlowsThatMoveBringNoPast: a flow whose counters go on at another place has carried there what it has more, and one
+// that a datapath has in several threads, or at two places at once, what each has more.
+func TestCompare_FlowsThatMoveBringNoPast(t *testing.T) {
+	before := sample(0,
+		end("kept", TC, ReasonUnknown, 1000), end("anew", OVS, ReasonUnknown, 900), end("threads", OVS, ReasonAction, 40), end("threads", OVS, ReasonAction, 60),
+		end("both", OVS, ReasonNew, 500), end("ends", Hardware, "", 7000))
+	after := sample(time.Minute,
+		end("kept", Hardware, "", 1010), end("anew", Hardware, "", 20), end("threads", OVS, ReasonAction, 45), end("threads", OVS, ReasonAction, 68),
+		end("both", OVS, ReasonNew, 501), end("both", Hardware, "", 3))
+	d := Compare(before, after)
+	if got := [2]uint64{d.Total.Hardware.Packets, d.Total.OVS.Packets}; got != [2]uint64{10 + 20 + 3, 13 + 1} || d.Total.TC.Packets > 0 {
+		t.Errorf("%+v", d.Total)
+	}
+	if d.Ports[0].From != d.Total || d.Ports[1].To != d.Total {
+		t.Errorf("ports: %+v", d.Ports)
+	}
+}
+
+// TestCounted_OnlyGrows: flows that end leave their packets in the sum. A sample that nothing can be compared with begins anew, and a
+// pod that is gone has no sum any more.
+func TestCounted_OnlyGrows(t *testing.T) {
+	drops := End{UFID: "drops", From: "rep0", Place: OVS, Reason: ReasonAction, Packets: 5}
+	samples := []Sample{
+		sample(0, end("a", Hardware, "", 100)), sample(time.Minute, end("a", Hardware, "", 150), end("b", OVS, ReasonAction, 8), drops),
+		sample(2*time.Minute, end("c", OVS, ReasonPort, 3)),
+	}
+	counted := (*Counted)(nil).Add(samples[0], nil)
+	first := counted
+	for i, s := range samples[1:] {
+		d := Compare(samples[i], s)
+		counted = counted.Add(s, &d)
+	}
+	web, old := counted.Pods[types.NamespacedName{Namespace: "shop", Name: "web"}], counted.Pods[types.NamespacedName{Namespace: "shop", Name: "old"}]
+	if !counted.Since.Equal(start) || counted.Total.Hardware.Packets != 50 || counted.Total.OVS.Packets != 8+5+3 || web.Traffic != counted.Total || web.Drops.Packets != 5 || old.Traffic.OVS.Packets != 11 {
+		t.Errorf("%+v", counted)
+	}
+	want := []Cause{{Reason: ReasonAction, Count: Count{Packets: 13, Bytes: 800}}, {Reason: ReasonPort, Count: Count{Packets: 3, Bytes: 300}}}
+	if diff := cmp.Diff(want, counted.Outside()); diff != "" {
+		t.Error(diff)
+	}
+	if first.Total != (Share{}) || len(first.Outside()) > 0 {
+		t.Errorf("the first one was changed: %+v", first)
+	}
+	if anew := counted.Add(samples[2], nil); anew.Total != (Share{}) || !anew.Since.Equal(samples[2].At) {
+		t.Errorf("%+v", anew)
+	}
+	gone := sample(3 * time.Minute)
+	gone.Report.Ports = gone.Report.Ports[1:]
+	d := Compare(samples[2], gone)
+	if left := counted.Add(gone, &d); len(left.Pods) != 1 || left.Total != counted.Total {
+		t.Errorf("%+v", left)
 	}
 }

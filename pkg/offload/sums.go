@@ -82,8 +82,8 @@ func (s *sums) update(sample Sample, d *Delta) {
 		return
 	}
 	s.total.Add(d.Total)
-	for reason, packets := range d.Outside {
-		s.outside[reason] += packets
+	for _, of := range d.Causes {
+		s.outside[of.Reason] += of.Packets
 	}
 	for i := range d.Ports {
 		s.add(&d.Ports[i])

@@ -9,7 +9,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flownames"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
@@ -99,7 +98,7 @@ func (g *Gathered) keep(node string, s *flowapi.Summary, err error) {
 	case was == nil:
 		g.nodes[node] = s
 	case s.Taken.IsZero() || !s.Taken.Equal(was.Taken): // else it is the same sample
-		g.nodes[node] = answer.Since(was, s)
+		g.nodes[node] = flowapi.Since(was, s)
 	}
 }
 

@@ -235,7 +235,7 @@ func (n nodeOf) Summary(ctx context.Context, fresh bool) (*flowapi.Summary, erro
 
 // restrictSummary leaves the caller's pods. Who may not see nodes gets their sum in place of that of the node.
 func restrictSummary(s *flowapi.Summary, node string, sight *Sight) *flowapi.Summary {
-	out := &flowapi.Summary{Node: node, Taken: s.Taken, Seconds: s.Seconds, Offload: s.Offload, Pods: []flowapi.PodSummary{}}
+	out := &flowapi.Summary{Node: node, Taken: s.Taken, Seconds: s.Seconds, Offload: s.Offload, Pods: []flowapi.PodSummary{}, CountedSince: s.CountedSince}
 	for _, p := range s.Pods {
 		if !sight.Pods(p.Namespace) {
 			continue
@@ -245,14 +245,26 @@ func restrictSummary(s *flowapi.Summary, node string, sight *Sight) *flowapi.Sum
 		}
 		out.Pods = append(out.Pods, p)
 		out.Total.Add(p.Traffic)
+		out.Counted.Add(p.Counted)
 	}
 	if sight.Nodes {
-		out.Total, out.Malformed = s.Total, s.Malformed
-		for _, cause := range s.Outside {
-			if cause.Reason != offload.ReasonAction {
-				cause.Detail = ""
-			}
-			out.Outside = append(out.Outside, cause)
+		out.Total, out.Counted, out.Malformed = s.Total, s.Counted, s.Malformed
+		out.Outside, out.CountedOutside = withoutPorts(s.Outside), withoutPorts(s.CountedOutside)
+	}
+	return out
+}
+
+// withoutPorts leaves out the details that may name a port, and adds up what is then the same.
+func withoutPorts(causes []offload.Cause) (out []offload.Cause) {
+	for _, cause := range causes {
+		if cause.Reason != offload.ReasonAction {
+			cause.Detail = ""
+		}
+		at := slices.IndexFunc(out, func(c offload.Cause) bool { return c.Reason == cause.Reason && c.Detail == cause.Detail })
+		if at < 0 {
+			out = append(out, cause)
+		} else {
+			out[at].Add(cause.Count)
 		}
 	}
 	return out
