@@ -16,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/kubernetes"
 
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/capture"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
@@ -71,6 +72,9 @@ func (o *captureOptions) check() ([]capture.Point, error) {
 		return nil, fmt.Errorf("--snaplen=%d: want 1 to 65535", r.Snap)
 	case o.size < 1 || o.size > captureSize:
 		return nil, fmt.Errorf("--max-size=%d: want 1 to %d", o.size, captureSize)
+	}
+	if err := flags.IsNew(o.file); o.file != "-" && err != nil {
+		return nil, err
 	}
 	return capture.Points(o.at)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,8 +14,10 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	utilexec "k8s.io/client-go/util/exec"
 
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/docs"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/redact"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
@@ -33,8 +36,9 @@ func sysdumpCommand() *cobra.Command {
 		Use: "sysdump", Args: cobra.NoArgs, Short: "collects objects, logs and flows into one archive, without secrets",
 		Long: "Sysdump writes an archive for bug reports. Other verbs read it with --from.\nIt has no Secrets, ConfigMaps, environment variables or arguments of pods.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if since < time.Second {
-				return usage{fmt.Errorf("--since=%s: want a second or more", since)}
+			if err := cmp.Or(flags.AtLeast(time.Second, map[string]time.Duration{"since": since}),
+				flags.AtLeast(1, map[string]int{"max-nodes": most}), flags.AtLeast(1, map[string]int64{"max-size": maxSize}), flags.IsNew(to)); err != nil {
+				return usage{err}
 			}
 			s, err := o.snapshot(cmd.Context(), snapshot.All()...)
 			if err != nil {
@@ -81,17 +85,22 @@ func sysdumpCommand() *cobra.Command {
 
 // raw is a verb that runs a program of OVN or Open vSwitch where it is.
 type raw struct {
-	verb, app, container, program, short string
-	ofNode                               bool
+	verb, app, container string
+	// program has the arguments that come before those of the user; empty: the user names a node and the program.
+	program []string
+	short   string
 }
 
-func rawCommands() []*cobra.Command {
-	var commands []*cobra.Command
-	for _, r := range []raw{
-		{"nb", "ovnkube-db", "nb-ovsdb", "ovn-nbctl", "runs ovn-nbctl on the Northbound database", false},
-		{"sb", "ovnkube-db", "sb-ovsdb", "ovn-sbctl", "runs ovn-sbctl on the Southbound database", false},
-		{"ovs", "ovs-node", "ovs-daemons", "", "runs a program of Open vSwitch on a node", true},
-	} {
+func rawVerbs() []raw {
+	return []raw{
+		{"nb", "ovnkube-db", "nb-ovsdb", contract.AtMember("ovn-nbctl"), "runs ovn-nbctl on the Northbound database"},
+		{"sb", "ovnkube-db", "sb-ovsdb", contract.AtMember("ovn-sbctl"), "runs ovn-sbctl on the Southbound database"},
+		{"ovs", "ovs-node", "ovs-daemons", nil, "runs a program of Open vSwitch on a node"},
+	}
+}
+
+func rawCommands() (commands []*cobra.Command) {
+	for _, r := range rawVerbs() {
 		commands = append(commands, r.command())
 	}
 	return commands
@@ -100,22 +109,25 @@ func rawCommands() []*cobra.Command {
 func (r raw) command() *cobra.Command {
 	var o readOptions
 	use, args := r.verb+" -- ARGUMENT...", cobra.MinimumNArgs(1)
-	if r.ofNode {
+	if r.program == nil {
 		use, args = r.verb+" NODE -- PROGRAM ARGUMENT...", cobra.MinimumNArgs(2)
 	}
 	cmd := &cobra.Command{
 		Use: use, Args: args, Short: r.short,
 		RunE: func(cmd *cobra.Command, args []string) error {
-			node := ""
-			if r.ofNode {
-				node, args = strings.TrimPrefix(args[0], "node/"), args[1:]
-			} else {
-				args = append([]string{r.program}, args...)
-			}
-			return o.run(cmd.Context(), r, node, args, cmd)
+			node, command := r.run(args)
+			return o.run(cmd.Context(), r, node, command, cmd)
 		},
 	}
 	return o.clusterFlags(cmd)
+}
+
+// run is the command of a user's arguments, and the node on which it runs; "": on any.
+func (r raw) run(args []string) (node string, command []string) {
+	if r.program == nil {
+		return strings.TrimPrefix(args[0], "node/"), args[1:]
+	}
+	return "", slices.Concat(r.program, args)
 }
 
 func (o *readOptions) run(ctx context.Context, r raw, node string, command []string, cmd *cobra.Command) error {

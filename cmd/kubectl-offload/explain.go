@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
@@ -37,6 +39,9 @@ func explainCommand() *cobra.Command {
 		Example: "  kubectl offload explain pod/web-0 -n shop\n  kubectl offload explain pod/web-0 --to svc/db -n shop\n  kubectl offload explain svc/db -n shop\n  kubectl offload explain anp/deny-metadata\n" +
 			"  kubectl offload explain node/worker-1\n  kubectl offload explain flow 8153cb36-ae1c-4686-a9b3-d49f037972d3@worker-1\n  kubectl offload explain flow 8153cb36-ae1c-4686-a9b3-d49f037972d3@worker-1 --ask-driver\n  kubectl offload explain --worst 10",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.validate(); err != nil {
+				return usage{err}
+			}
 			if o.ask {
 				if err := o.announce(cmd.ErrOrStderr(), args); err != nil {
 					return err
@@ -57,6 +62,18 @@ func explainCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&o.ask, "ask-driver", false, "of a flow that the NIC's driver refused: offer its rule once more, to the driver alone, delete it, and say the driver's text; by pods/exec")
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
 	return o.flags(cmd)
+}
+
+// validate refuses what no stream has, and what no list is as long as.
+func (o *explainOptions) validate() error {
+	if err := flags.AtLeast(0, map[string]int{"worst": o.worst}); err != nil {
+		return err
+	}
+	kind, _, isObject := strings.Cut(answer.Canonical(o.to), "/")
+	if _, err := netip.ParseAddr(o.to); o.to != "" && err != nil && (!isObject || kind != "pod" && kind != "svc" && kind != "node") {
+		return fmt.Errorf("--to %q: want pod/NAME, svc/NAME, node/NAME or an address", o.to)
+	}
+	return answer.Filter{Port: o.port}.Validate()
 }
 
 // announce says what --ask-driver is about to do. It is done in the pod of the agent, never through the relay.
@@ -177,10 +194,11 @@ func (o *explainOptions) flow(ctx context.Context, name string) (answer.Answer, 
 		return nil, usage{fmt.Errorf("flow %q: want UFID@NODE, as -o json of flows has them", name)}
 	}
 	o.within = []string{o.namespace}
-	s, err := o.snapshot(ctx, answer.FlowResources()...)
+	s, err := o.lists(ctx, answer.FlowLists(node, o.system))
 	if err != nil {
 		return nil, err
 	}
+	delete(s.Missing, snapshot.NodeOffloads) // it says only what no advice is needed for
 	if o.from != "" {
 		return answer.ExplainFlow(s, node, id, s.Flows(node), nil)
 	}

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"slices"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
@@ -17,10 +19,11 @@ import (
 // flowOptions are the flags of verbs about streams.
 type flowOptions struct {
 	readOptions
-	node   string
-	last   int
-	watch  bool
-	filter answer.Filter
+	node    string
+	last    int
+	watch   bool
+	filter  answer.Filter
+	counter flowapi.Counter
 }
 
 func flowsCommand() *cobra.Command {
@@ -31,7 +34,7 @@ func flowsCommand() *cobra.Command {
 			"These are flows of the datapath as dumps see them, and not each connection.",
 		Example: "  kubectl offload flows -n shop\n  kubectl offload flows --pod web-0 -n shop --place ovs\n  kubectl offload flows --verdict dropped -o jsonl\n  kubectl offload flows -n shop -w",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := o.filter.Validate(); err != nil {
+			if err := cmp.Or(o.filter.Validate(), flags.AtLeast(0, map[string]int{"last": o.last})); err != nil {
 				return usage{err}
 			}
 			if o.watch {
@@ -56,7 +59,7 @@ func flowsCommand() *cobra.Command {
 	o.flags(cmd)
 	f := cmd.Flags()
 	relayFlags(cmd, &o.clusterOptions)
-	f.Lookup("output").Usage = "text, json, yaml, jsonl (a stream a line) or hubble (a line has the fields of Hubble's JSON)"
+	flags.More(f.Lookup("output"), "text, json, yaml, jsonl (a stream a line) or hubble (a line has the fields of Hubble's JSON)", lineFormats()...)
 	f.BoolVarP(&o.watch, "watch", "w", false, "go on with streams that are new or changed, until Ctrl-C")
 	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "namespace of one end, and of names without one; empty: all")
 	f.StringVar(&o.filter.Pod, "pod", "", "pod at one end")

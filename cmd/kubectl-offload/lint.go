@@ -57,6 +57,14 @@ func lintCommand() *cobra.Command {
 }
 
 func (o *lintOptions) objects(ctx context.Context, input io.Reader) (objects []unstructured.Unstructured, err error) {
+	if o.file != "" && o.file != "-" {
+		file, err := os.Open(o.file)
+		if err != nil {
+			return nil, usage{err}
+		}
+		defer file.Close()
+		input = file
+	}
 	if o.all {
 		client, err := o.client()
 		if err != nil {
@@ -68,14 +76,6 @@ func (o *lintOptions) objects(ctx context.Context, input io.Reader) (objects []u
 	}
 	if o.file == "" {
 		return objects, nil
-	}
-	if o.file != "-" {
-		file, err := os.Open(o.file)
-		if err != nil {
-			return nil, usage{err}
-		}
-		defer file.Close()
-		input = file
 	}
 	manifest, err := lint.Decode(input, o.namespace)
 	if err != nil {

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/klog/v2"
 
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/dpu"
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 )
 
@@ -54,25 +56,11 @@ func command() *cobra.Command {
 		Use: "kubectl-offload", Short: "operates ovn-offload", Version: version, SilenceUsage: true, SilenceErrors: true,
 		Annotations: map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl offload"},
 	}
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usage{err} })
-	root.AddCommand(statusCommand(), explainCommand(), topologyCommand(), traceCommand(), flowsCommand(), topCommand(), uiCommand(), testCommand(), perfCommand(), lintCommand(), preflightCommand(), captureCommand(), sysdumpCommand(), dpuCommand(), versionCommand())
+	root.AddCommand(statusCommand(), explainCommand(), topologyCommand(), traceCommand(), flowsCommand(), topCommand(), uiCommand(), testCommand(), perfCommand(), lintCommand(), preflightCommand(), captureCommand(), sysdumpCommand(), dpu.Command(restConfig), versionCommand())
 	root.AddCommand(rawCommands()...)
 	root.SetHelpCommand(helpCommand(root))
-	markUsage(root)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	flags.Strict(root, wrong)
 	return root
-}
-
-// markUsage has wrong arguments end with the exit code for that.
-func markUsage(cmd *cobra.Command) {
-	if args := cmd.Args; args != nil {
-		cmd.Args = func(cmd *cobra.Command, given []string) error {
-			if err := args(cmd, given); err != nil {
-				return usage{err}
-			}
-			return nil
-		}
-	}
-	for _, verb := range cmd.Commands() {
-		markUsage(verb)
-	}
 }

@@ -193,7 +193,7 @@ func parses(line string) error {
 	if err != nil {
 		return err
 	}
-	if cmd == root || !cmd.Runnable() {
+	if cmd == root || cmd.HasSubCommands() {
 		return errors.New("no verb")
 	}
 	if err := cmd.ParseFlags(args); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/dynamic"
 
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
@@ -41,23 +43,26 @@ type readOptions struct {
 // clusterFlags say which cluster is read.
 func (o *clusterOptions) clusterFlags(cmd *cobra.Command) *cobra.Command {
 	o.lookup = &agents.Lookup{}
-	flags := cmd.Flags()
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig; empty: as kubectl does")
-	flags.StringVar(&o.context, "context", "", "context of the kubeconfig; empty: the current one")
-	flags.StringVar(&o.system, "system-namespace", "ovn-kubernetes", "namespace of ovn-offload's own pods")
+	f := cmd.Flags()
+	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig; empty: as kubectl does")
+	f.StringVar(&o.context, "context", "", "context of the kubeconfig; empty: the current one")
+	f.StringVar(&o.system, "system-namespace", "ovn-kubernetes", "namespace of ovn-offload's own pods")
 	return cmd
 }
 
 // answerFlags are those of verbs with an answer.
 func (o *readOptions) answerFlags(cmd *cobra.Command) *cobra.Command {
-	o.clusterFlags(cmd).Flags().StringVarP(&o.format, "output", "o", "text", "text, json or yaml")
+	o.format = formats()[0]
+	flags.Choose(o.clusterFlags(cmd).Flags(), &o.format, "output", "o", "text, json or yaml", formats())
 	return cmd
 }
 
+// formats are those of all answers.
+func formats() []string { return []string{"text", "json", "yaml"} }
+
 // flags are those of verbs with an answer that an archive has, too.
 func (o *readOptions) flags(cmd *cobra.Command) *cobra.Command {
-	flags := o.answerFlags(cmd).Flags()
-	flags.StringVar(&o.from, "from", "", "archive of kubectl offload sysdump, in place of a cluster")
+	o.answerFlags(cmd).Flags().StringVar(&o.from, "from", "", "archive of kubectl offload sysdump, in place of a cluster")
 	return cmd
 }
 
@@ -184,6 +189,14 @@ func (o *readOptions) say(w io.Writer, a answer.Answer) error {
 // usage is a wrong command.
 type usage struct{ error }
 
+// wrong makes one of an error, if there is one.
+func wrong(err error) error {
+	if err == nil {
+		return nil
+	}
+	return usage{err}
+}
+
 // statusOptions are the flags of status.
 type statusOptions struct {
 	readOptions
@@ -191,13 +204,17 @@ type statusOptions struct {
 	watch, problems bool
 }
 
-func statusCommand() *cobra.Command {
-	var o statusOptions
+func statusCommand() *cobra.Command { return new(statusOptions).command() }
+
+func (o *statusOptions) command() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "status", Args: cobra.NoArgs, Short: "the whole installation on one screen",
+		Use: "status", Args: cobra.MaximumNArgs(1), Short: "the whole installation on one screen",
 		Long:    "Status says whether the network works, from objects of the API server alone.\nExit code 0: all is well; 1: it works in part; 2: a part is broken; 3: facts are missing.",
 		Example: "  kubectl offload status\n  kubectl offload status --problems --watch\n  kubectl offload status --wait 5m",
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := o.readPatience(cmd, args); err != nil {
+				return err
+			}
 			switch {
 			case o.watch && o.patience > 0:
 				return usage{errors.New("want --watch or --wait")}
@@ -208,10 +225,24 @@ func statusCommand() *cobra.Command {
 		},
 	}
 	f := cmd.Flags()
-	f.DurationVar(&o.patience, "wait", 0, "time to wait for exit code 0")
+	f.DurationVar(&o.patience, "wait", 0, "time to wait for exit code 0; without a time: "+defaultPatience)
+	f.Lookup("wait").NoOptDefVal = defaultPatience
 	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again, until Ctrl-C")
 	f.BoolVar(&o.problems, "problems", false, "the problems alone, and all of them")
 	return o.flags(cmd)
+}
+
+// defaultPatience is that of --wait without a time.
+const defaultPatience = "5m"
+
+// readPatience takes the time of "--wait 10m" from the arguments: of a flag whose value may be absent it is none.
+func (o *statusOptions) readPatience(cmd *cobra.Command, args []string) (err error) {
+	if len(args) > 0 {
+		if o.patience, err = time.ParseDuration(args[0]); err != nil || !cmd.Flags().Changed("wait") {
+			return usage{fmt.Errorf("%q: want no argument, or a time after --wait", args[0])}
+		}
+	}
+	return wrong(flags.AtLeast(0, map[string]time.Duration{"wait": o.patience}))
 }
 
 // waitPeriod is the time between two looks of --wait and of --watch.
@@ -273,8 +304,13 @@ func topologyCommand() *cobra.Command {
 			case len(args) == 0:
 			case !isNamed || name == "" || kind != "node" && kind != "pod":
 				return usage{fmt.Errorf("%q: want node/NAME or pod/NAME", args[0])}
-			case kind == "pod":
+			case kind == "pod" && slices.Contains(formats(), o.format):
 				return podTopology(cmd, &o, name)
+			case kind == "pod":
+				return usage{fmt.Errorf("-o %s is of nodes: want one of %s of a pod", o.format, strings.Join(formats(), ", "))}
+			}
+			if o.format == "svg" && name == "" {
+				return usage{errors.New("want node/NAME: a drawing is of one node")}
 			}
 			s, err := o.snapshot(cmd.Context(), answer.TopologyResources()...)
 			if err != nil {
@@ -289,9 +325,6 @@ func topologyCommand() *cobra.Command {
 				_, err := io.WriteString(cmd.OutOrStdout(), t.DOT())
 				return err
 			case "svg":
-				if name == "" {
-					return usage{errors.New("want node/NAME: a drawing is of one node")}
-				}
 				_, err := io.WriteString(cmd.OutOrStdout(), scene.NodeSVG(t.Nodes[0]))
 				return err
 			}
@@ -300,7 +333,7 @@ func topologyCommand() *cobra.Command {
 	}
 	o.flags(cmd)
 	cmd.Flags().StringVarP(&o.namespace, "namespace", "n", "", "namespace of the pod; empty: that of the context")
-	cmd.Flags().Lookup("output").Usage = "text, json, yaml, dot (Graphviz), or svg of one node"
+	flags.More(cmd.Flags().Lookup("output"), "text, json, yaml, dot (Graphviz), or svg of one node", "dot", "svg")
 	return cmd
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck"
 	"github.com/ovn-offload/ovn-offload/pkg/conncheck/disrupt"
@@ -116,6 +118,9 @@ func (o *testOptions) tell(cmd *cobra.Command, tested *answer.Tested) error {
 }
 
 func (o *testOptions) validate() error {
+	if err := cmp.Or(flags.AtLeast(1, map[string]int{"parallel": o.parallel}), flags.IsWritable(o.junit)); err != nil {
+		return err
+	}
 	if o.quick && o.full {
 		return errors.New("want --quick or --full")
 	}

@@ -2,13 +2,12 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
@@ -22,8 +21,8 @@ func topCommand() *cobra.Command {
 		Use: "top", Args: cobra.NoArgs, Short: "the pods, nodes, reasons, streams, services or policies with the most packets outside hardware",
 		Example: "  kubectl offload top\n  kubectl offload top --by reason\n  kubectl offload top --by stream --outside -n shop",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if !slices.Contains(answer.TopBy(), by) {
-				return usage{fmt.Errorf("--by %q: want one of %s", by, strings.Join(answer.TopBy(), ", "))}
+			if err := flags.AtLeast(0, map[string]time.Duration{"interval": interval}); err != nil {
+				return usage{err}
 			}
 			if o.watch {
 				return o.followTop(cmd, by, outside, interval)
@@ -38,7 +37,7 @@ func topCommand() *cobra.Command {
 	o.flags(cmd)
 	f := cmd.Flags()
 	relayFlags(cmd, &o.clusterOptions)
-	f.StringVar(&by, "by", by, "what a line is: "+strings.Join(answer.TopBy(), ", "))
+	flags.Choose(f, &by, "by", "", "what a line is: "+strings.Join(answer.TopBy(), ", "), answer.TopBy())
 	f.BoolVar(&outside, "outside", false, "leave out what is in hardware as a whole")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again, until Ctrl-C")
 	f.DurationVar(&interval, "interval", 3*time.Second, "time in which packets are counted; 0: the life of each flow")
@@ -90,8 +89,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 	if err != nil {
 		return nil, err
 	}
-	summaries, missing := flowapi.All(ctx, nodes, func(ctx context.Context, node string) (*flowapi.Summary, error) {
-		return flowapi.Sources(from.Asked).Counted(ctx, node, interval, answer.Since)
-	})
+	o.counter.Sources = from.Asked
+	summaries, missing := o.counter.Count(ctx, nodes, interval)
 	return answer.NewTop(s, by, answer.InNamespace(summaries, o.filter.Namespace), append(unknown, missing...), outside).In(o.filter.Namespace), nil
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 	corev1 "k8s.io/api/core/v1"
 
+	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/byexec"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
@@ -50,6 +51,9 @@ func traceCommand() *cobra.Command {
 
 // answer is that of the mode.
 func (o *traceOptions) answer(ctx context.Context, source, target string) (answer.Answer, error) {
+	if err := cmp.Or(trace.Check(source, target), flags.AtLeast(1, map[string]int{"count": o.count})); err != nil {
+		return nil, usage{err}
+	}
 	switch {
 	case o.live && o.inject:
 		return nil, usage{errors.New("want --live or --inject, and not both")}
@@ -157,6 +161,9 @@ func compute(ctx context.Context, o *readOptions, source, target string) (of com
 		return of, err
 	}
 	of.Computed, err = trace.Compute(ctx, byexec.Databases{Cluster: cluster, Pods: of.pods}.Run, of.connection)
+	if errors.As(err, new(trace.ErrNetwork)) {
+		err = usage{err}
+	}
 	return of, err
 }
 

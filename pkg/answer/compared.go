@@ -34,7 +34,7 @@ func (d Decision) String() string { return d.What + " by " + cmp.Or(Object(d.Obj
 func (l *Live) Compare(steps []trace.Step, verdict trace.Verdict) {
 	c := &Compared{Verdict: verdict}
 	l.Compared = c
-	if l.Verdict == Idle || l.Verdict == Lost || l.Verdict == Partly {
+	if l.Verdict == Idle || l.Verdict == Lost || l.Verdict == Partly || l.Verdict == Sent {
 		c.Problem = "the flows are " + l.Verdict
 		return
 	}

@@ -24,6 +24,7 @@ const (
 	dpuNamed    = "metadata: {name: ovn-dpu-worker-1,"
 	secondNode  = "metadata: {name: worker-2}\nstatus: {conditions: [{type: Ready, status: \"True\"}]}"
 	ofNodeOne   = "status:\n  offload: \"on\""
+	legacyMode  = "status:\n  offload: \"off\"\n  reason: no NIC is in switchdev mode"
 	vfsOfNode   = "  vfs: {total: 8, used: 1, reserved: 1, free: 6}\n"
 	allHardware = "packets: {hardware: 100, tc: 0, ovs: 0}"
 )
@@ -64,8 +65,8 @@ func faults() []fault {
 		{"a database is not ready", "", document + "kind: StatefulSet\nmetadata: {name: ovnkube-db}\nspec: {replicas: 3}\nstatus: {readyReplicas: 2}", Degraded, "control-plane-down"},
 		{"offload is off", ofNodeOne, strings.Replace(ofNodeOne, `"on"`, `"off"`, 1), Degraded, "offload-off"},
 		{"a NIC has a problem", ofNodeOne, "status:\n  problems: [\"0000:3b:00.0: no driver\"]\n  offload: \"on\"", Degraded, "inventory"},
-		{"no VF is free", vfsOfNode, "  vfs: {total: 8, used: 7, reserved: 1, free: 0}\n", Degraded, "no-vfs"},
-		{"few VFs are free", vfsOfNode, "  vfs: {total: 64, used: 58, reserved: 1, free: 5}\n", Degraded, "no-vfs"},
+		{"a NIC is in legacy mode, against a policy", ofNodeOne, legacyMode + "\n  policies: [{policy: all, device: \"0000:3b:00.0\", state: Failed}]", Degraded, "offload-off"},
+		{"no VF is free, and a NIC has a problem", vfsOfNode, "  problems: [\"0000:3b:00.0: no driver\"]\n  vfs: {total: 8, used: 7, reserved: 1, free: 0}\n", Degraded, "inventory no-vfs"},
 		{"traffic is outside hardware", allHardware, "packets: {hardware: 60, tc: 40, ovs: 0}, outside: [{reason: action}]", Degraded, "OutsideHardware"},
 		{"a policy is not applied", "", policy("1"), Degraded, "OffloadPolicyNotApplied"},
 		{"a pod waits for its network", "", event("a", "Warning", "NetworkNotFound", lately("11:30:00")), Degraded, "NetworkNotFound"},
@@ -78,6 +79,9 @@ func faults() []fault {
 		{"Leases may not be listed, and the controller is not ready", controller, strings.Replace(controller, "readyReplicas: 1", "readyReplicas: 0", 1) + forbidden("leases"), Broken, "control-plane-down"},
 
 		{"nothing", "", "", Good, ""},
+		{"no VF is free", vfsOfNode, "  vfs: {total: 8, used: 7, reserved: 1, free: 0}\n", Good, "no-vfs"},
+		{"few VFs are free", vfsOfNode, "  vfs: {total: 64, used: 58, reserved: 1, free: 5}\n", Good, "no-vfs"},
+		{"a NIC is in legacy mode, and no policy wants another", ofNodeOne, legacyMode, Good, "offload-off"},
 		{"one VF in ten is free", vfsOfNode, "  vfs: {total: 64, used: 54, reserved: 4, free: 6}\n", Good, ""},
 		{"pods get no VF at all", vfsOfNode, "  vfs: {total: 8, used: 0, reserved: 8, free: 0}\n", Good, ""},
 		{"new connections are outside hardware", allHardware, "packets: {hardware: 60, tc: 40, ovs: 0}, outside: [{reason: new-connection}]", Good, ""},
@@ -108,6 +112,9 @@ func TestStatus_ExitCodeOfEachFault(t *testing.T) {
 		var pages []string
 		for _, p := range st.Problems {
 			pages = append(pages, p.See)
+		}
+		if fault.code == Good && st.Nodes != (Ready{2, 2}) {
+			t.Errorf("%s: %+v nodes without a problem", fault.what, st.Nodes)
 		}
 		if got := strings.Join(pages, " "); st.Code != fault.code || got != fault.see {
 			t.Errorf("%s: exit code %d and %q, want %d and %q: %+v", fault.what, st.Code, got, fault.code, fault.see, st.Problems)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -22,10 +21,7 @@ type PodExplained struct {
 	Pod   string `json:"pod"`
 	Node  string `json:"node,omitempty"`
 	Phase string `json:"phase"`
-	// HostNetwork: the pod has the node's network.
-	HostNetwork bool `json:"hostNetwork,omitempty"`
-	// Networks are the pod's interfaces as the controller wrote them.
-	Networks []PodInterface `json:"networks,omitempty"`
+	PodNetwork
 	PodDevices
 	// Traffic is that of each of its representors, as last measured by the node's agent.
 	Traffic []v1alpha1.PodTraffic `json:"traffic,omitempty"`
@@ -37,10 +33,22 @@ type PodExplained struct {
 	Problems []Problem `json:"problems,omitempty"`
 }
 
+// PodNetwork is how a pod is on the network.
+type PodNetwork struct {
+	// Waits says why the pod has no address on the network yet.
+	Waits string `json:"waits,omitempty"`
+	// HostNetwork: the pod has the node's network.
+	HostNetwork bool `json:"hostNetwork,omitempty"`
+	// Networks are the pod's interfaces as the controller wrote them.
+	Networks []PodInterface `json:"networks,omitempty"`
+}
+
 // PodDevices are the VFs that a pod uses, and their NICs.
 type PodDevices struct {
 	VFs  []v1alpha1.UsedVF `json:"vfs,omitempty"`
 	NICs []PodNIC          `json:"nics,omitempty"`
+	// NoNIC: its node has no NIC that can offload.
+	NoNIC bool `json:"noNIC,omitempty"`
 }
 
 // PodNIC is what a user of one pod sees of a NIC: other pods use it, too.
@@ -60,6 +68,8 @@ type PodInterface struct {
 	Network   string   `json:"network"`
 	Addresses []string `json:"addresses,omitempty"`
 	MAC       string   `json:"mac,omitempty"`
+	// Absent: the pod asks for the network, and has no interface on it.
+	Absent bool `json:"absent,omitempty"`
 }
 
 // Reason is why traffic is outside hardware, and what can be done.
@@ -93,12 +103,15 @@ func ExplainPod(s *snapshot.Snapshot, name string) (*PodExplained, error) {
 	}
 	pod := f.pods[i]
 	e := &PodExplained{
-		Header: header("PodExplained", s), Pod: name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase), HostNetwork: pod.Spec.HostNetwork,
-		Networks: interfaces(pod.Annotations[contract.PodNetworksKey]),
+		Header: header("PodExplained", s), Pod: name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase),
+		PodNetwork: PodNetwork{HostNetwork: pod.Spec.HostNetwork, Networks: interfacesOf(&pod)},
 	}
+	isOf := func(p Problem) bool { return p.Objects[0] == "pod/"+name || p.Objects[0] == "node/"+e.Node }
+	events := slices.DeleteFunc(f.eventProblems(), func(p Problem) bool { return p.Objects[0] != "pod/"+name })
+	e.Problems = e.networkProblems(f, events)
 	e.find(f)
 	for _, p := range slices.Concat(f.trafficProblems(), f.eventProblems(), f.nodeProblems(), f.offloadProblems()) {
-		if p.Objects[0] == "pod/"+name || p.Objects[0] == "node/"+e.Node {
+		if isOf(p) {
 			e.Problems = append(e.Problems, p)
 		}
 	}
@@ -139,11 +152,12 @@ func (e *PodExplained) find(f *facts) {
 			e.Traffic = append(e.Traffic, t)
 		}
 	}
+	e.NoNIC = node.Status.DeviceCount == 0
 	e.Unlisted = len(e.VFs) > 0 && len(e.Traffic) == 0 && node.Status.TrafficOmitted > 0
 	e.explain()
-	if len(e.VFs) == 0 && node.Status.UsedVFsOmitted == 0 && len(e.Traffic) == 0 {
+	if len(e.VFs) == 0 && node.Status.UsedVFsOmitted == 0 && len(e.Traffic) == 0 && e.Waits == "" {
 		meaning, action := Meaning(noVF)
-		if node.Status.DeviceCount == 0 {
+		if e.NoNIC {
 			meaning, action = "its node has no NIC that can offload", "nothing, or a node selector for ovn-offload.io/vfs=true"
 		}
 		e.Reasons = append(e.Reasons, Reason{noVF, "", meaning, action})
@@ -222,29 +236,18 @@ func podNetworks(annotation string) map[string]contract.PodNetwork {
 	return networks
 }
 
-func interfaces(annotation string) []PodInterface {
-	networks := podNetworks(annotation)
-	var out []PodInterface
-	for _, name := range slices.Sorted(maps.Keys(networks)) {
-		n := networks[name]
-		i := PodInterface{Network: name, MAC: n.MAC.String()}
-		for _, a := range n.Addresses {
-			i.Addresses = append(i.Addresses, a.String())
-		}
-		out = append(out, i)
-	}
-	return out
-}
-
 // Text implements Answer.
 func (e *PodExplained) Text(p *Page) {
 	p.Line("pod/%s  %s", e.Pod, cmp.Or(strings.ToLower(e.Phase), "unknown"))
+	if e.Waits != "" {
+		p.Line("%s", e.Waits)
+	}
 	rows := [][]string{{"node", e.Node}}
 	if e.HostNetwork {
 		rows = append(rows, []string{"network", "the node's own (hostNetwork)"})
 	}
 	for _, n := range e.Networks {
-		rows = append(rows, []string{"network", n.Network, strings.Join(n.Addresses, " "), n.MAC})
+		rows = append(rows, append([]string{"network"}, n.row()...))
 	}
 	for _, vf := range e.VFs {
 		row := []string{"VF", vf.Device, "of " + vf.PF, cmp.Or(vf.Interface, "eth0"), vf.Resource}

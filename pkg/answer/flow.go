@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
 	"github.com/ovn-offload/ovn-offload/pkg/offload"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
@@ -100,9 +101,13 @@ func ExplainFlow(s *snapshot.Snapshot, node, id string, flows []flowapi.Flow, mi
 		return e, nil
 	}
 	e.Flow, e.Steps = *f, legFlow(f, "").Steps
+	hasNIC, err := mayOffload(s, node)
+	if err != nil {
+		return nil, err
+	}
 	for _, stream := range streams.Join(flows, names) {
 		if slices.Contains(stream.Flows, id) {
-			e.add(stream, byID)
+			e.add(stream, byID, hasNIC)
 		}
 	}
 	e.Sum = sumOf(e.Streams)
@@ -110,6 +115,12 @@ func ExplainFlow(s *snapshot.Snapshot, node, id string, flows []flowapi.Flow, mi
 		e.Next = explainFlow(f) + " --ask-driver"
 	}
 	return e, nil
+}
+
+// mayOffload says whether a node has a NIC that can offload, or may have one.
+func mayOffload(s *snapshot.Snapshot, node string) (bool, error) {
+	offloads, err := snapshot.Objects[v1alpha1.NodeOffload](s, snapshot.NodeOffloads)
+	return !slices.ContainsFunc(offloads, func(n v1alpha1.NodeOffload) bool { return n.Name == node && n.Status.DeviceCount == 0 }), err
 }
 
 // Text implements Answer.

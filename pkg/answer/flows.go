@@ -49,8 +49,23 @@ func (f Filter) Validate() error {
 			return fmt.Errorf("--%s %q: want one of %s", c.flag, c.value, strings.Join(c.words, ", "))
 		}
 	}
+	if !isNumbered(f.Protocol, 8, "tcp", "udp", "sctp", "icmp", "icmp6", "arp") {
+		return fmt.Errorf("--protocol %q: want tcp, udp, sctp, icmp, icmp6, arp or the number of another", f.Protocol)
+	}
+	if port, mask, masked := strings.Cut(f.Port, "/"); !isNumbered(port, 16) || masked && !isNumbered(mask, 16) {
+		return fmt.Errorf("--port %q: want a number, or NUMBER/MASK as streams have it", f.Port)
+	}
+	if f.MinRate < 0 {
+		return fmt.Errorf("--min-pps %v: want 0 or more", f.MinRate)
+	}
 	_, _, err := f.selectors()
 	return err
+}
+
+// isNumbered says that a text is empty, one of some words, or a number with so many bits.
+func isNumbered(text string, bits int, words ...string) bool {
+	_, err := strconv.ParseUint(text, 0, bits)
+	return err == nil || text == "" || slices.Contains(words, text)
 }
 
 func wordsOf[T ~string](list []T) []string {

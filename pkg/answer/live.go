@@ -29,12 +29,14 @@ type Live struct {
 	Compared *Compared `json:"compared,omitempty"`
 }
 
-// The verdicts: packets arrive, none does, some do, none of those sent into a tunnel was received, or there is no packet now.
+// The verdicts: packets arrive, none does, some do, none of those sent into a tunnel was received, the flows of a node that may have
+// received them are not known, or there is no packet now.
 const (
 	Allowed = "allowed"
 	Dropped = "dropped"
 	Partly  = "partly dropped"
 	Lost    = "lost"
+	Sent    = "sent, not known whether received"
 	Idle    = "idle"
 )
 
@@ -99,12 +101,14 @@ func NewLive(s *snapshot.Snapshot, want streams.Ends, at string, flows []flowapi
 		l.add(leg, byID)
 	}
 	l.sort(b.first)
-	if l.Verdict = b.verdict(l.Legs, len(missing) == 0); (l.Verdict == Idle || l.Verdict == Lost) && slices.ContainsFunc(flows, isWithheld) {
+	unread := b.unread(l.Legs)
+	l.missed(unread)
+	if l.Verdict = b.verdict(l.Legs, len(missing)+len(unread) == 0); (l.Verdict == Idle || l.Verdict == Lost) && slices.ContainsFunc(flows, isWithheld) {
 		l.missed([]string{"flows with an end in another namespace: the relay withholds that end"})
 		l.Verdict = b.verdict(l.Legs, false)
 	}
 	switch l.Verdict {
-	case Allowed:
+	case Allowed, Sent:
 		l.Next = l.explainFlow(byID)
 	case Idle:
 		l.Code, l.Next = max(l.Code, Degraded), computedPath(want, at)

@@ -53,7 +53,7 @@ func (t *PodTopology) Text(p *Page) {
 	p.Line("pod/%s  %s", t.Pod, cmp.Or(strings.ToLower(t.Phase), "unknown"))
 	var rows [][]string
 	for _, n := range t.Networks {
-		rows = append(rows, []string{n.Network, strings.Join(n.Addresses, " "), n.MAC})
+		rows = append(rows, n.row())
 	}
 	p.Table(rows)
 	if t.Node == nil {

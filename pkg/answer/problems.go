@@ -17,10 +17,12 @@ import (
 // Severity says how bad a problem is.
 type Severity string
 
-// The severities. Degraded works in part.
+// The severities, the worst first, in the order of the alphabet. Degraded works in part. A notice is worth knowing, and all
+// works: it changes no exit code.
 const (
 	SeverityBroken   Severity = "broken"
 	SeverityDegraded Severity = "degraded"
+	SeverityNotice   Severity = "notice"
 )
 
 // Problem is one thing that an administrator has to do something about.
@@ -39,12 +41,12 @@ type Problem struct {
 // verdict is the exit code of an answer with problems.
 func verdict(code Code, problems []Problem) Code {
 	for _, p := range problems {
-		if p.Severity == SeverityBroken {
+		switch {
+		case p.Severity == SeverityBroken:
 			return Broken
+		case p.Severity == SeverityDegraded && code == Good:
+			code = Degraded
 		}
-	}
-	if code == Good && len(problems) > 0 {
-		return Degraded
 	}
 	return code
 }
@@ -150,7 +152,11 @@ func (f *facts) offloadProblems() []Problem {
 	for _, n := range f.offloads {
 		object := []string{"node/" + n.Name}
 		if n.Status.Offload == v1alpha1.OffloadOff {
-			out = append(out, Problem{Severity: SeverityDegraded, Objects: object, Message: "offload is off: " + n.Status.Reason, See: "offload-off"})
+			severity := SeverityDegraded
+			if n.Status.Reason == v1alpha1.OffNoSwitchdev && len(n.Status.Policies) == 0 {
+				severity = SeverityNotice // no OffloadPolicy asks for it
+			}
+			out = append(out, Problem{Severity: severity, Objects: object, Message: "offload is off: " + n.Status.Reason, See: "offload-off"})
 		}
 		for _, message := range n.Status.Problems {
 			out = append(out, Problem{Severity: SeverityDegraded, Objects: object, Message: message, See: "inventory"})
@@ -159,14 +165,14 @@ func (f *facts) offloadProblems() []Problem {
 	return out
 }
 
-// freeProblems are nodes on which the VFs for pods run out. Those that pods do not get at all do not count. It is a problem of
-// the node's next pods, and not of those that it has.
+// freeProblems are nodes on which the VFs for pods run out. Those that pods do not get at all do not count. It is a notice: all pods of
+// the node have what they asked for.
 func freeProblems(of []v1alpha1.NodeOffload) []Problem {
 	var out []Problem
 	for _, n := range of {
 		if v := n.Status.VFs; v.Used > 0 && v.Free*fewFree < v.Used+v.Free {
 			out = append(out, Problem{
-				Severity: SeverityDegraded, Objects: []string{"node/" + n.Name}, See: "no-vfs",
+				Severity: SeverityNotice, Objects: []string{"node/" + n.Name}, See: "no-vfs",
 				Message: fmt.Sprintf("fewer than one in %d of its VFs for pods is free", fewFree),
 			})
 		}

@@ -105,10 +105,13 @@ func newStatus(f *facts, s *snapshot.Snapshot) *Status {
 	return st
 }
 
-// ofNodes gives the worst severity of the problems of each node.
+// ofNodes gives the worst severity of the problems of each node that has more than a notice.
 func ofNodes(problems []Problem) map[string]Severity {
 	out := map[string]Severity{}
 	for _, p := range problems {
+		if p.Severity == SeverityNotice {
+			continue
+		}
 		for _, object := range p.Objects {
 			if node, ok := strings.CutPrefix(object, "node/"); ok && out[node] != SeverityBroken {
 				out[node] = p.Severity

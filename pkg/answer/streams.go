@@ -28,9 +28,12 @@ type StreamSum struct {
 	PacketsPerSecond *float64 `json:"packetsPerSecond,omitempty"`
 }
 
-// add adds a stream, and the obstacles of its flows.
-func (p *PodStreams) add(stream streams.Stream, flows map[string]*flowapi.Flow) {
+// add adds a stream, and the obstacles of its flows: what has to change on a node that has a NIC.
+func (p *PodStreams) add(stream streams.Stream, flows map[string]*flowapi.Flow, hasNIC bool) {
 	p.Streams = append(p.Streams, stream)
+	if !hasNIC {
+		return
+	}
 	if advice := advise(stream, flows); len(advice.Obstacles) > 0 {
 		p.Advice = append(p.Advice, advice)
 	}
@@ -96,7 +99,7 @@ func (e *PodExplained) AddStreams(s *snapshot.Snapshot, flows []flowapi.Flow, mi
 		if !stream.Of("pod/"+e.Pod) || !to.chooses(stream) {
 			continue
 		}
-		e.add(stream, byID)
+		e.add(stream, byID, !e.NoNIC)
 	}
 	e.Sum = sumOf(e.Streams)
 	return nil

@@ -17,6 +17,15 @@ func FlowResources() []snapshot.Resource {
 	return []snapshot.Resource{snapshot.Nodes, snapshot.Pods, snapshot.Services}
 }
 
+// FlowLists are those of FlowResources, and what is known of the NICs of the node of a flow.
+func FlowLists(node, system string) map[snapshot.Resource][]snapshot.Selected {
+	lists := map[snapshot.Resource][]snapshot.Selected{snapshot.NodeOffloads: {{Fields: "metadata.name=" + node}}}
+	for _, r := range FlowResources() {
+		lists[r] = r.Lists(system)
+	}
+	return lists
+}
+
 // Whose knows the objects that have the addresses of a cluster. Other addresses stay as they are.
 func Whose(s *snapshot.Snapshot) (streams.Names, error) {
 	o, err := ownersOf(s)

@@ -210,8 +210,8 @@ function legRows(legs) {
 export function path(v, q) {
   const a = v.answer;
   if (a.legs) {
-    const good = a.verdict === "allowed";
-    return [h("h1", {}, "Path"), ask(q), h("p", {}, `${a.from} to ${a.to} ${[a.protocol, a.port].filter(Boolean).join(":")}: `, mark(good ? "good" : "drop", a.verdict)),
+    const seen = a.verdict === "allowed" ? "good" : a.verdict.startsWith("sent") ? "degraded" : "drop";
+    return [h("h1", {}, "Path"), ask(q), h("p", {}, `${a.from} to ${a.to} ${[a.protocol, a.port].filter(Boolean).join(":")}: `, mark(seen, a.verdict)),
       drawing(v.scene, "the way of the packets", { hardware: "in hardware", software: "in software (TC, Open vSwitch)", drop: "dropped", unknown: "not known" }),
       h("h2", {}, "Stations"), table("stations", ["", "node", "stage", "what", "object", "flow", "place", "because", { number: "packets" }], legRows(a.legs)),
       h("p", {}, `These flows forward the packets now. ${a.namedFlows} of ${a.flows} are named. No packet was sent.`)];

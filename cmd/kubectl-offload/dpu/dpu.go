@@ -1,27 +1,32 @@
-package main
+// Package dpu has the verbs about hosts with a DPU.
+//
+// Place in the data flow:
+//
+//	kubectl offload dpu join, dpu leave -> Command -> pkg/dpu/join
+package dpu
 
 import (
 	"cmp"
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/ovn-offload/ovn-offload/pkg/dpu/join"
 )
 
-// dpuOptions are the flags of the verbs about DPUs.
-type dpuOptions struct {
+// options are the flags of the verbs.
+type options struct {
+	restConfig                func(kubeconfig, context string) (*rest.Config, error)
 	kubeconfig, context       string // of the hosts' cluster
 	dpuKubeconfig, dpuContext string // of the DPU's cluster; empty: the same
 	node                      string
 	join                      join.Options
 }
 
-func dpuCommand() *cobra.Command {
-	var o dpuOptions
+// Command is the verb dpu. restConfig finds a cluster as kubectl does.
+func Command(restConfig func(kubeconfig, context string) (*rest.Config, error)) *cobra.Command {
+	o := options{restConfig: restConfig}
 	dpu := &cobra.Command{Use: "dpu", Short: "hosts with a DPU, and their DPUs"}
 	flags := dpu.PersistentFlags()
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig of the hosts' cluster; empty: as kubectl does")
@@ -64,32 +69,10 @@ func dpuCommand() *cobra.Command {
 }
 
 // pair is a host and its DPU.
-func (o dpuOptions) pair(cmd *cobra.Command, host string) (p join.Pair, err error) {
+func (o options) pair(cmd *cobra.Command, host string) (p join.Pair, err error) {
 	p = join.Pair{Host: host, DPU: o.node, Progress: cmd.OutOrStdout()}
-	if p.Hosts, err = restConfig(o.kubeconfig, o.context); err == nil && o.node != "" {
-		p.DPUs, err = restConfig(cmp.Or(o.dpuKubeconfig, o.kubeconfig), cmp.Or(o.dpuContext, o.context))
+	if p.Hosts, err = o.restConfig(o.kubeconfig, o.context); err == nil && o.node != "" {
+		p.DPUs, err = o.restConfig(cmp.Or(o.dpuKubeconfig, o.kubeconfig), cmp.Or(o.dpuContext, o.context))
 	}
 	return p, err
-}
-
-// restConfig finds a cluster as kubectl does.
-func restConfig(kubeconfig, name string) (*rest.Config, error) {
-	rc, err := clientConfig(kubeconfig, name).ClientConfig()
-	if err != nil {
-		return nil, fmt.Errorf("reading the kubeconfig: %w", err)
-	}
-	rc.UserAgent, rc.QPS = "kubectl-offload/"+version, -1
-	return rc, nil
-}
-
-// contextNamespace is the namespace that kubectl uses.
-func contextNamespace(kubeconfig, name string) (string, error) {
-	namespace, _, err := clientConfig(kubeconfig, name).Namespace()
-	return namespace, err
-}
-
-func clientConfig(kubeconfig, name string) clientcmd.ClientConfig {
-	rules := clientcmd.NewDefaultClientConfigLoadingRules()
-	rules.ExplicitPath = kubeconfig
-	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: name})
 }
