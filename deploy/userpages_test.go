@@ -152,6 +152,7 @@ func TestDocs_ProgramsAskAnyMember(t *testing.T) {
 	users, design := userPages(t)
 	maps.Copy(users, design)
 	found := 0
+	delete(users, "benchmarks.md") // says what was run in labs of one member
 	for name, text := range users {
 		good, wrong := askingPrograms(text)
 		found += good
