@@ -17,6 +17,7 @@ import (
 
 // write is a request that changes an object.
 type write struct {
+	group               string // of the API, "" for the core's
 	resource, operation string
 	user                string
 	groups              []string
@@ -74,7 +75,7 @@ func (p judged) concerns(w write) bool {
 	return slices.ContainsFunc(p.Spec.MatchConstraints.ResourceRules, func(r admissionv1.NamedRuleWithOperations) bool {
 		resource, _, sub := strings.Cut(w.resource, "/")
 		named := slices.Contains(r.Resources, w.resource) || sub && slices.Contains(r.Resources, resource+"/*")
-		return named && slices.Contains(r.Operations, admissionv1.OperationType(w.operation)) && slices.Contains(r.APIGroups, "")
+		return named && slices.Contains(r.Operations, admissionv1.OperationType(w.operation)) && slices.Contains(r.APIGroups, w.group)
 	})
 }
 

@@ -32,7 +32,7 @@ type options struct {
 	leaseNamespace                                       string
 	renumberNodes, clustered                             bool
 	networks, nativeNetworks                             bool
-	secondaryOnly                                        bool
+	namespaceIsolation, secondaryOnly                    bool
 	runDir                                               string
 }
 
@@ -84,6 +84,7 @@ func command() *cobra.Command {
 	flags.BoolVar(&o.clustered, "clustered", false, "the databases are clusters with a member on this node; have them drop servers that are not recorded")
 	flags.BoolVar(&o.nativeNetworks, "native-networks", false, "without Multus: write the annotation k8s.v1.cni.cncf.io/network-status")
 	flags.BoolVar(&o.networks, "networks", true, "give pods the networks of NetworkAttachmentDefinitions, and of the objects from which these are made")
+	flags.BoolVar(&o.namespaceIsolation, "namespace-isolation", true, "a network is for the namespaces that its owner names; false: for the pods of all namespaces")
 	flags.BoolVar(&o.secondaryOnly, "secondary-only", false, "another CNI plugin gives pods their default network, which is left alone")
 	flags.StringVar(&o.runDir, "ovn-rundir", "/run/ovn", "directory of the control sockets of these members")
 	root.AddCommand(certsCommand(&o, &level), memberCommand(&o, &level), removalCommand(&o, &level))

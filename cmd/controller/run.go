@@ -57,7 +57,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	cfg := controller.Config{
 		Plan: plan, RenumberNodes: o.renumberNodes, Zones: []controller.ZoneConfig{zone},
-		Dynamic: objects, Networks: o.networks, Native: o.nativeNetworks, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
+		Dynamic: objects, Networks: o.networks, SharedNetworks: !o.namespaceIsolation, Native: o.nativeNetworks, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
 		Announce: map[string]string{flownames.LeaseKey: endpoint, contract.LeaderVersionKey: version + " " + lead.Identity},
 	}
 	c, err := controller.New(ctx, cfg, client)

@@ -25,6 +25,7 @@ func preflightCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "preflight [-- FLAG...]", Short: "are the nodes fit for the network, before it is installed",
 		Long: "Preflight runs the agent's preflight in a privileged pod on each node, in the namespace " + nodecheck.Namespace + ", and deletes it.\n" +
+			"It lists NetworkAttachmentDefinitions, pods and Services whose network is another owner's: new ones like them would not get it.\n" +
 			"What follows -- are flags of ovn-offload-agent preflight.\nExit code 1: warnings; 2: a node is not fit; 3: a node has not answered.",
 		Example: "  kubectl offload preflight --image registry.example.com/ovn-offload:v0.2.0\n" +
 			"  kubectl offload preflight --nodes worker-1,worker-2 -- --gateway-interface=ens1f0np0 --datapath=system",
@@ -33,7 +34,12 @@ func preflightCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return o.say(cmd.OutOrStdout(), answer.NewPreflighted(reports, time.Now()))
+			client, _, err := o.clientIn(nodecheck.Namespace)
+			if err != nil {
+				return err
+			}
+			a := answer.NewPreflighted(reports, time.Now())
+			return o.say(cmd.OutOrStdout(), a.WithNetworks(nodecheck.Networks(cmd.Context(), client)))
 		},
 	}
 	f := cmd.Flags()

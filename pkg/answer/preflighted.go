@@ -12,6 +12,8 @@ import (
 type Preflighted struct {
 	Header
 	Nodes []nodecheck.Report `json:"nodes"`
+	// Networks are the objects that would not have their network.
+	Networks []nodecheck.Refused `json:"networks,omitempty"`
 }
 
 // NewPreflighted makes the answer of the nodes' reports: the worst of them is the exit code.
@@ -37,6 +39,23 @@ func NewPreflighted(reports []nodecheck.Report, now time.Time) *Preflighted {
 	return p
 }
 
+// WithNetworks adds the objects that would not have their network, which are warnings; err says why they are not known.
+func (p *Preflighted) WithNetworks(refused []nodecheck.Refused, err error) *Preflighted {
+	if p.Networks = refused; len(refused) > 0 {
+		p.Code = max(p.Code, Degraded)
+	}
+	if err != nil {
+		p.Missing = append(p.Missing, "networks: "+err.Error())
+		if p.Code < Broken {
+			p.Code = Uncertain
+		}
+	}
+	if p.Code != Good {
+		p.Next = "kubectl offload help preflight"
+	}
+	return p
+}
+
 // Text implements Answer.
 func (p *Preflighted) Text(page *Page) {
 	rows := [][]string{{"NODE", "VERDICT", "PODS", "NIC"}}
@@ -52,6 +71,9 @@ func (p *Preflighted) Text(page *Page) {
 			page.Line("%s: %s: %s: %s", r.Node, f.Verdict, f.Check, f.Message)
 			page.Line("    %s", strings.TrimSpace(f.Do))
 		}
+	}
+	for _, r := range p.Networks {
+		page.Line("%s: warn: %s", r.Object, r.Message)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 )
 
 // Annotations of OVN-Kubernetes that users, tools and our own processes share.
@@ -106,6 +107,8 @@ type Further struct {
 	Interface string `json:"interface,omitempty"`
 	// Network is the network's name.
 	Network string `json:"network,omitempty"`
+	// Owner is the network's Owner; "" in annotations of earlier releases.
+	Owner apitypes.UID `json:"network_owner,omitempty"`
 	// MTU of the interface, 0: that of the default network.
 	MTU int `json:"mtu,omitempty"`
 	// PhysicalNetwork is one to which the node must have a bridge.

@@ -26,6 +26,9 @@ const (
 	NetworkStatusKey = "k8s.v1.cni.cncf.io/network-status"
 	// ResourceNameKey names the device plugin's resource of a network; user, on a NetworkAttachmentDefinition.
 	ResourceNameKey = "k8s.v1.cni.cncf.io/resourceName"
+	// NamespacesKey lists the namespaces beside its own that may use a network, with commas between, or "*" for all; user, on a
+	// NetworkAttachmentDefinition or a UserDefinedNetwork.
+	NamespacesKey = "ovn-offload.io/namespaces"
 	// GatewayKey lists what pods of a secondary network reach by a gateway; user, on a NetworkAttachmentDefinition.
 	GatewayKey = "ovn-offload.io/gateway"
 	// ServiceNetworkKey names the network on which a Service is, by its NetworkAttachmentDefinition; user, on a Service.

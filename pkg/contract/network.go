@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	apitypes "k8s.io/apimachinery/pkg/types"
 )
 
 // DefaultNetwork is the key of the cluster's default network in annotations. In an Owner and in a Network that
@@ -71,6 +72,9 @@ type PodRules struct {
 	Reserved []netip.Prefix
 	// DNS is that of the network configuration; nil: it has none.
 	DNS *types.DNS
+	// Owner is the UID of the object that a further network belongs to, which the annotations of its pods record. The network
+	// of another object is another one, whatever its name.
+	Owner apitypes.UID
 	// Forward says that pods may send and get packets of other addresses than their own, as gateways of other pods do.
 	// The MAC must be their own.
 	Forward bool

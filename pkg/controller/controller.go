@@ -58,7 +58,9 @@ type Config struct {
 	Native bool
 	// Networks says whether pods may have further networks.
 	Networks bool
-	Leader   leader.Config
+	// SharedNetworks lets pods of all namespaces use all NADs.
+	SharedNetworks bool
+	Leader         leader.Config
 	// Announce has annotations of the Lease while this process leads; "" removes one.
 	Announce   map[string]string
 	Leases     coordination.LeasesGetter
@@ -178,7 +180,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		if err := c.view.WatchNetworks(ctx, c.cfg.Dynamic, c.cfg.Plan.Purposes()); err != nil {
 			return err
 		}
-		c.view.SecondaryOnly = c.cfg.Plan.SecondaryOnly
+		c.view.SecondaryOnly, c.view.Shared = c.cfg.Plan.SecondaryOnly, c.cfg.SharedNetworks
 	}
 	if err := c.view.Start(ctx); err != nil {
 		return err
@@ -232,6 +234,7 @@ func (c *Controller) lead(ctx context.Context) error {
 	defer c.leading.Store(false)
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
+	c.view.Lead()
 	c.subnets.Rebuild(c.view.Nodes(), c.view.Pods())
 	for _, zone := range c.zones {
 		if err := zone.open(ctx, end); err != nil {

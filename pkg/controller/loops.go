@@ -155,6 +155,9 @@ func (c *Zone) networkOf(owner contract.Owner) *contract.Network {
 		return nil
 	}
 	if has := c.addresses.NetworkOf(pod, owner.Network); has != nil {
+		if !c.view.Joins(pod, owner.Network, has.Name) {
+			return nil // the name is another owner's network now
+		}
 		return c.view.Network(has.Name)
 	}
 	return c.view.NetworkOfNAD(contract.NADOf(owner.Network))

@@ -1,6 +1,7 @@
 package controller
 
 import (
+	"cmp"
 	"context"
 	"strconv"
 
@@ -18,7 +19,7 @@ func (c *Cluster) allocateNetworks(ctx context.Context, owners []contract.Owner)
 			continue
 		}
 		key := owner.Namespace + "/" + owner.Name
-		c.warnNAD(owner, c.view.NADProblem(key))
+		c.warnNAD(owner, cmp.Or(c.view.NADProblem(key), c.view.SharedNAD(key)))
 		network := c.view.NetworkOfNAD(key)
 		if network == nil {
 			continue

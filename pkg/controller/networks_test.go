@@ -28,11 +28,11 @@ func (w *world) putNAD(name, fields string) {
 		"apiVersion": "k8s.cni.cncf.io/v1", "kind": contract.KindNAD,
 		"metadata": map[string]any{"namespace": "d", "name": name, "uid": name}, "spec": map[string]any{"config": nadConfig(name, fields)},
 	}}
-	if strings.Contains(fields, `"primary"`) { // the fake applies no patch of ours
-		object.SetAnnotations(map[string]string{contract.NetworkIDKey: "1"})
+	if strings.Contains(fields, `"primary"`) { // the fake applies no patch of ours: another id than what the controller decides for others
+		object.SetAnnotations(map[string]string{contract.NetworkIDKey: "40"})
 	}
 	if strings.Contains(fields, `"exits"`) {
-		object.SetAnnotations(map[string]string{contract.NetworkIDKey: "1", contract.GatewayKey: "203.0.113.0/24"})
+		object.SetAnnotations(map[string]string{contract.NetworkIDKey: "41", contract.GatewayKey: "203.0.113.0/24"})
 	}
 	nads := w.policies.Resource(kube.NADs()).Namespace("d")
 	_ = nads.Delete(w.t.Context(), name, metav1.DeleteOptions{})

@@ -11,7 +11,7 @@ import (
 // newNADs makes the loop of the objects that stand for networks.
 func newNADs(p *process) (*nads.NADs, error) {
 	return nads.New(nads.Deps{
-		Client: p.cfg.Dynamic, Pods: p.podsWith, Problem: p.view.NADProblem, Default: !p.cfg.Native && !p.cfg.Plan.SecondaryOnly,
+		Client: p.cfg.Dynamic, Pods: p.podsWith, Allows: p.mayUse, Problem: p.view.NADProblem, Default: !p.cfg.Native && !p.cfg.Plan.SecondaryOnly,
 		Event: p.report.Record, Logger: p.log, Registerer: p.cfg.Registerer,
 	})
 }
@@ -29,3 +29,6 @@ func (p *process) podsWith(nad string) (owners []contract.Owner) {
 	}
 	return owners
 }
+
+// mayUse says that a namespace may use the network of a NAD.
+func (p *process) mayUse(nad, namespace string) bool { return p.view.Allows(nad, namespace) }

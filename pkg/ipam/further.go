@@ -99,7 +99,7 @@ func (h *holding) describe(r Request) {
 	n := &contract.PodNetwork{
 		MAC: contract.MAC(h.mac[:]), Gateways: r.Gateways, Role: string(h.pool.network.Role),
 		Further: contract.Further{
-			Interface: r.Interface, Network: r.Network.Name, MTU: r.Network.MTU, Resource: r.Resource, DNS: r.Network.DNS,
+			Interface: r.Interface, Network: r.Network.Name, Owner: r.Network.Owner, MTU: r.Network.MTU, Resource: r.Resource, DNS: r.Network.DNS,
 		},
 	}
 	if r.Network.Topology == contract.Localnet {

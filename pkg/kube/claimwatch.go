@@ -97,7 +97,7 @@ func (v *primaries) MissingNetworks(pod *corev1.Pod) error {
 
 func (v *primaries) requests(pod *corev1.Pod) ([]ipam.Request, error) {
 	primary, waits := v.primaryRequest(pod)
-	asked, missing := v.Definitions.Requests(pod)
+	asked, missing := v.Access.Requests(pod)
 	quota := v.quota(pod.Namespace)
 	for i := range asked {
 		asked[i].Quota = quota
@@ -112,7 +112,7 @@ func (v *primaries) requests(pod *corev1.Pod) ([]ipam.Request, error) {
 func (v *networks) granted(pod *corev1.Pod, requests []ipam.Request) (out []ipam.Request, err error) {
 	var errs []error
 	for _, r := range requests {
-		if err := v.denied(r.NAD, &r.Network); err != nil && len(pod.Status.PodIPs) == 0 {
+		if err := v.deniedTo(pod, r.NAD, &r.Network); err != nil && len(pod.Status.PodIPs) == 0 {
 			errs = append(errs, fmt.Errorf("NetworkAttachmentDefinition %s: %w", r.NAD, err))
 			continue
 		}

@@ -63,10 +63,11 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 		policies:   store[networkingv1.NetworkPolicy]{api.NewInformer(client.Policies(all), &networkingv1.NetworkPolicy{}, namespaced(), nil)},
 		listening:  func() bool { return true },
 	}
-	v.networks = &networks{Definitions: network.NewDefinitions(nil), allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}, allServices: v.services}
+	v.networks = &networks{allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}, allServices: v.services}
+	define(v.networks, network.NewDefinitions(nil))
 	v.of, v.sources = &v.primaries, &v.primaries
 	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() },
-		func(nad string) *contract.Network { return v.NetworkOfNAD(nad) })
+		func(nad string) *contract.Network { return v.PolicyNetwork(nad) })
 	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
 	return v, v.prepare(client, trim, v.nodes, v.pods, v.services, v.namespaces, v.endpoints, v.policies)
 }
@@ -92,6 +93,7 @@ func (v *ClusterView) ListenWhen(f func() bool) { v.listening = f }
 // and the listeners were called for every object in it.
 func (v *ClusterView) Start(ctx context.Context) error {
 	f := v.admin.start(ctx, func(owner contract.Owner, parsed *policy.Policy) { v.notify(v.PolicyChanged(owner, parsed)...) })
+	startObjects(ctx, v.networks, &f, func(owners []contract.Owner) { notifyOfNADs(v, owners) })
 	v.start(ctx, &f, func(old, new *unstructured.Unstructured) { notifyOfNAD(v, old, new) }, v.notify)
 	v.follow(ctx, &f, v.ServiceSubnets, func(name string) { v.notify(append(v.users(name), v.PolicyOwners()...)...) })
 	v.startMirrors(ctx, &f, v.notify)
@@ -120,6 +122,9 @@ func (v *ClusterView) Start(ctx context.Context) error {
 }
 
 func (v *ClusterView) podChanged(old, new *corev1.Pod) {
+	if old == nil && v.isLabelled(new.Namespace) && v.Definitions.Primary(new.Namespace) == nil { // it may keep a network, with its policies
+		placePolicies(v, []string{new.Namespace})
+	}
 	if v.listening() {
 		pod := either(old, new)
 		owners := append(v.PodChanged(old, new), contract.PodOwner(pod.Namespace, pod.Name))

@@ -30,6 +30,8 @@ func NADs() schema.GroupVersionResource {
 // networks are the further networks, and the policies for them. Their CRDs may be absent.
 type networks struct {
 	*network.Definitions
+	network.Access
+	networkObjects
 	nads    store[unstructured.Unstructured]
 	present bool
 	claims
@@ -55,9 +57,12 @@ func podsByNAD() map[string]func(*corev1.Pod) []string {
 // WatchNetworks adds the further networks to the view; call it before Start. Their subnets must not overlap those of the
 // cluster, by purpose. A cluster without the CRD of NetworkAttachmentDefinitions has none, until the CRD comes.
 func (v *ClusterView) WatchNetworks(ctx context.Context, client dynamic.Interface, cluster map[string][]netip.Prefix) error {
-	v.Definitions = network.NewDefinitions(cluster)
+	define(v.networks, network.NewDefinitions(cluster))
 	var err error
 	if v.nads, v.present, err = optionalKind(ctx, client, NADs()); err == nil {
+		v.networkObjects, err = newNetworkObjects(ctx, client)
+	}
+	if err == nil {
 		v.ipamClaims, v.claimsPresent, err = optionalKind(ctx, client, IPAMClaims())
 	}
 	if err == nil {
@@ -70,6 +75,10 @@ func (v *ClusterView) WatchNetworks(ctx context.Context, client dynamic.Interfac
 		v.chains, v.chainsPresent, err = optionalKind(ctx, client, opnfv.NetworkChainings())
 	}
 	return err
+}
+
+func define(v *networks, x *network.Definitions) {
+	v.Definitions, v.Access, x.NamespaceLabels = x, network.Access{Of: x}, v.labelsOf
 }
 
 // start runs the informers of NetworkAttachmentDefinitions and of what they refer to; marked gets the owners that change
@@ -95,7 +104,10 @@ func (v *networks) start(ctx context.Context, f *following, changed func(old, ne
 
 // notifyOfNAD notifies of what changes with a NetworkAttachmentDefinition: of policies last, which use what the others make.
 func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
-	owners := v.nadChanged(old, new)
+	notifyOfNADs(v, v.nadChanged(old, new))
+}
+
+func notifyOfNADs(v *ClusterView, owners []contract.Owner) {
 	var nads []string
 	for _, owner := range owners {
 		if owner.Kind == contract.KindNAD {
@@ -113,6 +125,7 @@ func notifyOfNAD(v *ClusterView, old, new *unstructured.Unstructured) {
 
 func sameNAD(old, new *unstructured.Unstructured) bool {
 	return old.GetUID() == new.GetUID() && equality.Semantic.DeepEqual(old.GetAnnotations(), new.GetAnnotations()) &&
+		equality.Semantic.DeepEqual(old.GetOwnerReferences(), new.GetOwnerReferences()) &&
 		equality.Semantic.DeepEqual(old.Object["spec"], new.Object["spec"])
 }
 
@@ -120,17 +133,20 @@ func sameNAD(old, new *unstructured.Unstructured) bool {
 func (v *networks) nadChanged(old, new *unstructured.Unstructured) (owners []contract.Owner) {
 	object, parsed := old, (*network.NAD)(nil)
 	if new != nil {
-		object = new
-		config, _, _ := unstructured.NestedString(new.Object, "spec", "config")
-		parsed = &network.NAD{Key: keyOf(new), Config: config, Annotations: new.GetAnnotations(), Created: new.GetCreationTimestamp().Time}
+		object, parsed = new, network.ReadNAD(new)
 	}
-	nads := []string{keyOf(object)}
 	before := v.NetworkOfNAD(keyOf(object))
 	changed := v.NADChanged(keyOf(object), parsed)
+	return onNetworks(v, changed, []string{keyOf(object)}, before != nil && before.HasNodeParts())
+}
+
+// onNetworks are the owners on networks that have changed, and those that have to do with NetworkAttachmentDefinitions. All nodes
+// are among them if the networks have parts of nodes, or had.
+func onNetworks(v *networks, changed, nads []string, hadNodeParts bool) (owners []contract.Owner) {
 	for _, name := range changed {
 		nads = append(nads, v.NADsOf(name)...)
 		owners = append(owners, contract.NetworkOwner().On(name))
-		if now := v.Network(name); now == nil || now.HasNodeParts() || before != nil && before.HasNodeParts() {
+		if now := v.Network(name); now == nil || now.HasNodeParts() || hadNodeParts {
 			for _, node := range v.allNodes.All() {
 				owners = append(owners, contract.NodeOwner(node.Name), contract.NodeOwner(node.Name).On(name))
 			}

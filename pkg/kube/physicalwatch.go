@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
@@ -68,6 +69,11 @@ func (v *networks) namespaceChanged(old, new *corev1.Namespace) []contract.Owner
 	}
 	name := either(old, new).Name
 	owners = append(owners, chained(v, name)...) // an end may select by labels of namespaces
+	for _, pod := range v.allPods.Find(cache.NamespaceIndex, name) {
+		if contract.IsAttached(pod) || v.isLabelled(name) { // a network may select the namespace
+			owners = append(append(owners, contract.PodOwner(pod.Namespace, pod.Name)), AttachmentOwners(pod)...)
+		}
+	}
 	return append(owners, v.usersOf(func(_ contract.Network, namespace string) bool { return namespace == name })...)
 }
 
@@ -81,6 +87,15 @@ func (v *networks) NADProblem(key string) error {
 		return fmt.Errorf("namespace %s does not have the label %s: its pods stay on the default network", namespace, contract.PrimaryNetworkLabel)
 	}
 	return v.denied(key, n)
+}
+
+// deniedTo says why a pod may not use the physical network of a NetworkAttachmentDefinition: its namespace needs the grant, and so
+// does that of the NetworkAttachmentDefinition.
+func (v *grants) deniedTo(pod *corev1.Pod, nad string, n *contract.Network) error {
+	if err := v.denied(nad, n); err != nil {
+		return err
+	}
+	return v.denied(pod.Namespace+"/", n)
 }
 
 // denied says why the namespace of a NetworkAttachmentDefinition may not use its physical network.

@@ -55,6 +55,14 @@ func (v *primaries) Primary(namespace string) (nad string, network *contract.Net
 		return "", nil
 	}
 	request := v.Definitions.Primary(namespace)
+	for _, pod := range v.PodsIn(namespace) {
+		if request != nil {
+			break
+		}
+		if len(pod.Status.PodIPs) > 0 { // it may keep a network that the namespace does not get any more
+			request, _ = v.PrimaryOf(pod)
+		}
+	}
 	if request == nil {
 		return "", nil
 	}
@@ -70,6 +78,9 @@ func (v *primaries) NetworkOf(service *corev1.Service) (nad string, network *con
 	}
 	if network = v.NetworkOfNAD(nad); network == nil || network.IsPrimary() || !network.HasGateway() || network.ID == 0 {
 		return "", nil, fmt.Errorf("annotation %s: NetworkAttachmentDefinition %s defines no secondary network with a gateway", contract.ServiceNetworkKey, nad)
+	}
+	if err := v.Refusal(nad, service.Namespace); err != nil {
+		return "", nil, fmt.Errorf("annotation %s: NetworkAttachmentDefinition %s: %w", contract.ServiceNetworkKey, nad, err)
 	}
 	return nad, network, nil
 }
@@ -122,7 +133,10 @@ func (v *primaries) primaryRequest(pod *corev1.Pod) ([]ipam.Request, error) {
 	if !v.Locked(pod) {
 		return nil, nil
 	}
-	request := v.Definitions.Primary(pod.Namespace)
+	request, err := v.PrimaryOf(pod)
+	if err != nil {
+		return nil, err
+	}
 	if request == nil {
 		return nil, fmt.Errorf("namespace %s has the label %s, but no primary network", pod.Namespace, contract.PrimaryNetworkLabel)
 	}

@@ -8,25 +8,17 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
-	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/network/render"
 )
-
-// maxNetworks is the number of ids, with the default network's 0.
-const maxNetworks = 4096
 
 // Definitions are the networks that the cluster's NADs define. Which NAD decides follows from the NADs alone, not from
 // the order in which they came. The methods may be called at once from several goroutines.
 type Definitions struct {
-	// SecondaryOnly refuses networks that need the default one.
-	SecondaryOnly bool
-
+	owners
 	cluster map[string][]netip.Prefix
 
 	mu   sync.RWMutex
@@ -40,6 +32,18 @@ type Definitions struct {
 	firsts map[string]*definition
 	// unrouted has the primary networks that are not routed.
 	unrouted map[string]bool
+	// ids is nil until this process leads.
+	ids *ids
+}
+
+// Rules say which networks there can be, and which namespaces may use them; set before the first change.
+type Rules struct {
+	// SecondaryOnly refuses networks that need the default one.
+	SecondaryOnly bool
+	// Shared lets pods of all namespaces use all NADs, and lets NADs of one name in several namespaces be one network.
+	Shared bool
+	// NamespaceLabels are those of a namespace, nil for one that is not there.
+	NamespaceLabels func(namespace string) map[string]string
 }
 
 // grouped are definitions by a group and by the key of their NAD. No group is empty.
@@ -59,6 +63,7 @@ func NewDefinitions(cluster map[string][]netip.Prefix) *Definitions {
 	return &Definitions{
 		cluster: cluster, nads: map[string]*definition{}, groups: grouped{}, networks: map[string]contract.Network{},
 		primaries: grouped{}, firsts: map[string]*definition{}, unrouted: map[string]bool{},
+		owners: owners{objects: map[string]map[contract.Owner]Object{}},
 	}
 }
 
@@ -68,8 +73,9 @@ func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before := map[string]contract.Network{}
-	if old := x.nads[key]; old != nil {
-		x.leave(old, before)
+	old := x.nads[key]
+	if old != nil {
+		leave(x, old, before)
 	}
 	if nad != nil {
 		d := &definition{NAD: *nad}
@@ -79,16 +85,42 @@ func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
 		if d.parsed == nil && x.SecondaryOnly {
 			d.parsed = needsNoDefault(d.network)
 		}
-		x.join(d, before)
+		join(x, d, before)
 	}
-	changed = reroute(x, before)
+	changed = changes(x, before)
+	if old != nil && nad != nil && old.Annotations[contract.NamespacesKey] != nad.Annotations[contract.NamespacesKey] && old.parsed == nil {
+		changed = append(changed, old.network.Name) // others come in, or not any more
+	}
+	slices.Sort(changed)
+	return slices.Compact(changed)
+}
+
+// changes are the names of the networks that are not as they were before, and of those that are routed from now on or no
+// longer, sorted.
+func changes(x *Definitions, before map[string]contract.Network) []string {
+	changed := reroute(x, before)
 	for name, was := range before {
 		if !reflect.DeepEqual(was, x.networks[name]) {
 			changed = append(changed, name)
 		}
+		if _, exists := x.networks[name]; !exists && x.ids != nil {
+			x.ids.free(name)
+		}
 	}
 	slices.Sort(changed)
 	return slices.Compact(changed)
+}
+
+// ObjectChanged takes in an object that stands for a network, nil when it was deleted. It returns names as NADChanged does.
+func (x *Definitions) ObjectChanged(owner contract.Owner, object *Object) (changed []string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	name, before := render.NetworkName(owner), map[string]contract.Network{}
+	group := contract.Network{Name: name}.JoinSwitch()
+	note(x, group, name, before)
+	x.changed(group, owner, object)
+	x.form(group, name)
+	return changes(x, before)
 }
 
 func needsNoDefault(n contract.Network) error {
@@ -102,7 +134,7 @@ func needsNoDefault(n contract.Network) error {
 }
 
 // leave removes a definition. Networks that may change are noted in before, as they were.
-func (x *Definitions) leave(d *definition, before map[string]contract.Network) {
+func leave(x *Definitions, d *definition, before map[string]contract.Network) {
 	delete(x.nads, d.Key)
 	if d.parsed != nil {
 		return
@@ -115,7 +147,7 @@ func (x *Definitions) leave(d *definition, before map[string]contract.Network) {
 }
 
 // join adds a definition.
-func (x *Definitions) join(d *definition, before map[string]contract.Network) {
+func join(x *Definitions, d *definition, before map[string]contract.Network) {
 	x.nads[d.Key] = d
 	if d.parsed != nil {
 		return
@@ -169,27 +201,25 @@ func note(x *Definitions, group, name string, before map[string]contract.Network
 	}
 }
 
-// form decides which network a group of NADs is: the oldest NAD says it, and the others agree or have a conflict. The
+// form decides which network a group of NADs is: the first NAD says it, and the others agree or have a conflict. The
 // network of that name, which may have left the group, is gone unless the group is it.
 func (x *Definitions) form(group, name string) {
 	forget(x, name)
-	var first *definition
-	for _, d := range slices.SortedFunc(maps.Values(x.groups[group]), older) {
+	for _, d := range x.groups[group] {
 		forget(x, d.network.Name)
+	}
+	first := x.first(group, x.groups[group])
+	for _, d := range x.groups[group] {
 		d.conflict = nil
-		switch {
-		case first == nil:
-			first = d
-		case d.network.Name != first.network.Name:
-			d.conflict = fmt.Errorf("the names of networks %s and %s, which %s defines, are the same in OVN, where '-' and '.' are one character",
-				d.network.Name, first.network.Name, first.Key)
-		case !reflect.DeepEqual(d.network, first.network):
-			d.conflict = fmt.Errorf("the configuration of network %s is not that of %s, which is older", d.network.Name, first.Key)
+		if d != first {
+			d.conflict = x.conflict(d, first, group)
 		}
 	}
 	if first != nil {
-		x.firsts[first.network.Name] = first
-		x.networks[first.network.Name] = withID(x.groups[group], first.network)
+		network := first.network
+		x.firsts[network.Name] = first
+		network.Owner, network.ID = x.ownerOf(first), x.ids.idOf(network.Name, x.groups[group])
+		x.networks[network.Name] = network
 	}
 }
 
@@ -200,18 +230,6 @@ func forget(x *Definitions, name string) {
 
 func older(a, b *definition) int {
 	return cmp.Or(a.Created.Compare(b.Created), cmp.Compare(a.Key, b.Key))
-}
-
-// withID adds the id that the NADs of a network say.
-func withID(group map[string]*definition, network contract.Network) contract.Network {
-	for _, key := range slices.Sorted(maps.Keys(group)) {
-		d := group[key]
-		if id, err := strconv.Atoi(d.Annotations[contract.NetworkIDKey]); err == nil && d.conflict == nil && id > 0 && id < maxNetworks {
-			network.ID = id
-			break
-		}
-	}
-	return network
 }
 
 // NADProblem says why a NAD defines no network; nil when it does, and for a NAD that is not ours.
@@ -295,85 +313,4 @@ func (x *Definitions) NADsOf(name string) (keys []string) {
 	}
 	slices.Sort(keys)
 	return keys
-}
-
-// Requests are what a pod asks of networks that exist. The error says which attachments the pod has to wait for, and why. A
-// running pod has the interfaces of its start: what it asks for later is left out.
-func (x *Definitions) Requests(pod *corev1.Pod) (requests []ipam.Request, err error) {
-	attachments, err := contract.Attachments(pod)
-	if err != nil {
-		return nil, err
-	}
-	var errs []error
-	for _, a := range attachments {
-		if len(pod.Status.PodIPs) > 0 && !contract.HasKey(pod.Annotations[contract.PodNetworksKey], a.Key()) {
-			continue
-		}
-		network, resource, err := x.find(a.NAD)
-		if err == nil && network.IsPrimary() {
-			err = fmt.Errorf("network %s of NetworkAttachmentDefinition %s is primary, which a pod cannot ask for", network.Name, a.NAD)
-		}
-		if err == nil && len(pod.Status.PodIPs) == 0 {
-			err = unreached(a, network)
-		}
-		if err != nil {
-			errs = append(errs, err)
-			continue
-		}
-		requests = append(requests, ipam.Request{Attachment: a, Network: *network, Resource: resource})
-	}
-	return requests, errors.Join(errs...)
-}
-
-// unreached says which next hop of an attachment's routes is in none of its subnets.
-func unreached(a contract.Attachment, network *contract.Network) error {
-	for _, route := range a.AskedRoutes {
-		holds := func(p netip.Prefix) bool { return p.Masked().Contains(route.NextHop) }
-		if !slices.ContainsFunc(a.Addresses, holds) && !slices.ContainsFunc(network.Subnets, func(s contract.Subnet) bool { return holds(s.Prefix) }) {
-			return fmt.Errorf("route to %s: gw %s is in no subnet of network %s", route.Dest, route.NextHop, network.Name)
-		}
-	}
-	return nil
-}
-
-// NetworkID is what the NADs of a network must say as its id. Ids that NADs have stay, the oldest NAD's first; a network
-// without one gets the first that is free. Zero: there are too many networks.
-func (x *Definitions) NetworkID(name string) int {
-	x.mu.RLock()
-	defer x.mu.RUnlock()
-	taken := map[int]string{}
-	var without []string
-	for _, of := range slices.SortedFunc(maps.Values(firsts(x.groups)), older) {
-		id := x.networks[of.network.Name].ID
-		if id == 0 || taken[id] != "" {
-			without = append(without, of.network.Name)
-			continue
-		}
-		taken[id] = of.network.Name
-	}
-	for id := 1; id < maxNetworks && len(without) > 0; id++ {
-		if taken[id] == "" {
-			taken[id], without = without[0], without[1:]
-		}
-	}
-	for id, network := range taken {
-		if network == name {
-			return id
-		}
-	}
-	return 0
-}
-
-// firsts are the oldest NADs of the networks, by name.
-func firsts(groups map[string]map[string]*definition) map[string]*definition {
-	out := map[string]*definition{}
-	for _, group := range groups {
-		for _, d := range group {
-			old := out[d.network.Name]
-			if d.conflict == nil && (old == nil || older(d, old) < 0) {
-				out[d.network.Name] = d
-			}
-		}
-	}
-	return out
 }

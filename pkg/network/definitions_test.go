@@ -41,7 +41,7 @@ func wantProblem(t testing.TB, x *Definitions, key, want string) {
 // TestDefinitions_OrderDoesNotMatter: the oldest NAD of a network decides, whenever the others come.
 func TestDefinitions_OrderDoesNotMatter(t *testing.T) {
 	nads := []*NAD{
-		define(t, "red/a", 1, `"name":"a-b","subnets":"10.1.0.0/16"`),
+		define(t, "red/a", 1, `"name":"a-b","subnets":"10.1.0.0/16"`, contract.NamespacesKey, "blue,green"),
 		define(t, "blue/a", 2, `"name":"a-b","subnets":"10.1.0.0/16"`),
 		define(t, "green/a", 3, `"name":"a-b","subnets":"10.2.0.0/16"`),
 		define(t, "red/dot", 4, `"name":"a.b"`),
@@ -113,7 +113,7 @@ func TestDefinitions_RequestsOfPods(t *testing.T) {
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "red", Name: "p", Annotations: map[string]string{}}}
 	describe := func() string {
 		var texts []string
-		requests, _ := x.Requests(pod)
+		requests, _ := Access{x}.Requests(pod)
 		for _, r := range requests {
 			texts = append(texts, fmt.Sprintf("%s %s %s %d %s", r.Key(), r.Interface, r.Network.Name, r.Network.MTU, r.Resource))
 		}
@@ -133,7 +133,7 @@ func TestDefinitions_RequestsOfPods(t *testing.T) {
 		if diff := cmp.Diff(want[0], describe()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", networks, diff)
 		}
-		if _, err := x.Requests(pod); want[1] == "" && err != nil || want[1] != "" && (err == nil || !strings.Contains(err.Error(), want[1])) {
+		if _, err := (Access{x}).Requests(pod); want[1] == "" && err != nil || want[1] != "" && (err == nil || !strings.Contains(err.Error(), want[1])) {
 			t.Errorf("%s: missing %v, want %q", networks, err, want[1])
 		}
 	}
@@ -145,7 +145,7 @@ func TestDefinitions_RequestsOfPods(t *testing.T) {
 		`{"dst":"10.1.0.0/16","gw":"10.8.3.4","dev":"net2"}`: "gw 10.8.3.4 is in no subnet of network one",
 	} {
 		pod.Annotations[contract.OVNRoutesKey] = "[" + route + "]"
-		if _, err := x.Requests(pod); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if _, err := (Access{x}).Requests(pod); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: %v, want %q", route, err, want)
 		}
 	}
@@ -155,28 +155,5 @@ func TestDefinitions_RequestsOfPods(t *testing.T) {
 	pod.Annotations[contract.PodNetworksKey] = `{"default":{},"red/b":{}}`
 	if diff := cmp.Diff("red/b net2 two 0 ", describe()); diff != "" {
 		t.Errorf("running (-want +got):\n%s", diff)
-	}
-}
-
-// TestDefinitions_IDs: recorded ids stay, the oldest network's first, and new ones are the smallest that are free.
-func TestDefinitions_IDs(t *testing.T) {
-	x := newTestDefinitions()
-	for _, nad := range []*NAD{
-		define(t, "red/a", 1, `"name":"a"`, contract.NetworkIDKey, "2"),
-		define(t, "red/b", 2, `"name":"b"`, contract.NetworkIDKey, "2"),
-		define(t, "red/c", 3, `"name":"c"`),
-		define(t, "red/d", 4, `"name":"d"`, contract.NetworkIDKey, "9999"),
-	} {
-		x.NADChanged(nad.Key, nad)
-	}
-	got := map[string]int{}
-	for _, name := range []string{"a", "b", "c", "d"} {
-		got[name] = x.NetworkID(name)
-	}
-	if diff := cmp.Diff(map[string]int{"a": 2, "b": 1, "c": 3, "d": 4}, got); diff != "" {
-		t.Errorf("(-want +got):\n%s", diff)
-	}
-	if id := x.NetworkID("none"); id != 0 {
-		t.Errorf("a network that does not exist has id %d", id)
 	}
 }

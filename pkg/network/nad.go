@@ -9,9 +9,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/types"
+	cnitypes "github.com/containernetworking/cni/pkg/types"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/network/render"
 )
 
 // NAD is what is read of a NetworkAttachmentDefinition.
@@ -23,6 +26,23 @@ type NAD struct {
 	Annotations map[string]string
 	// Created orders the NADs of a network: the oldest decides.
 	Created time.Time
+	UID     types.UID
+	// Controller is the object that the NAD says it is made from, by ControllerUID; "": none of the kinds that stand for networks.
+	Controller    contract.Owner
+	ControllerUID types.UID
+}
+
+// ReadNAD gives what is read of a NAD in the API.
+func ReadNAD(object *unstructured.Unstructured) *NAD {
+	config, _, _ := unstructured.NestedString(object.Object, "spec", "config")
+	nad := &NAD{
+		Key: object.GetNamespace() + "/" + object.GetName(), Config: config, Annotations: object.GetAnnotations(),
+		Created: object.GetCreationTimestamp().Time, UID: object.GetUID(),
+	}
+	if owner, uid, ok := render.ControllerOf(object); ok {
+		nad.Controller, nad.ControllerUID = owner, uid
+	}
+	return nad
 }
 
 // netconf has the keys of OVN-Kubernetes.
@@ -61,9 +81,9 @@ type localnetKeys struct {
 
 // podKeys say what pods may have and do.
 type podKeys struct {
-	AllowPersistent bool      `json:"allowPersistentIPs"`
-	PortSecurity    string    `json:"portSecurity"`
-	DNS             types.DNS `json:"dns"`
+	AllowPersistent bool         `json:"allowPersistentIPs"`
+	PortSecurity    string       `json:"portSecurity"`
+	DNS             cnitypes.DNS `json:"dns"`
 }
 
 // The values of portSecurity: of what a pod sends and gets, its addresses with its MAC are checked, or the MAC alone.

@@ -62,7 +62,7 @@ func routed(x *Definitions) map[string]bool {
 func wantRouted(x *Definitions) map[string]bool {
 	out := map[string]bool{}
 	var before []contract.Network
-	first := firsts(x.groups)
+	first := x.firsts
 	all := x.NetworksWithGateway()
 	slices.SortFunc(all, func(a, b contract.Network) int { return older(first[a.Name], first[b.Name]) })
 	for _, network := range all {

@@ -4,4 +4,6 @@
 //
 //	nodes, image -> a privileged pod on each node, in a namespace of its own
 //	exec: ovn-offload-agent preflight -o json -> Report -> answer.Preflighted
+//
+// It also asks pkg/network which objects would not have their network: networks.go.
 package nodecheck

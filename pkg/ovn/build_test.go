@@ -31,6 +31,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
+	"github.com/ovn-offload/ovn-offload/pkg/network/render"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/lb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
@@ -303,6 +304,9 @@ func viewOf(t *testing.T, objects ...runtime.Object) facts {
 	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
+	}
+	for kind, resource := range render.Kinds() {
+		lists[resource], irregular[kind] = kind+"List", resource
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, admin...)
 	for _, o := range others {

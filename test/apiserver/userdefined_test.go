@@ -66,8 +66,11 @@ func TestUserDefinedNetwork_LivesWhilePodsUseIt(t *testing.T) {
 			t.Errorf("the pod has %s on %s", address, key)
 		}
 	}
-	// A change by hand does not last.
-	if _, err := nads.Patch(t.Context(), "flat", types.MergePatchType, []byte(`{"metadata":{"labels":{"k8s.ovn.org/user-defined-network":null,"mine":"x"}},"spec":{"config":"{}"}}`), metav1.PatchOptions{}); err != nil {
+	// A change by hand does not last, or is refused.
+	if _, err := nads.Patch(t.Context(), "flat", types.MergePatchType, []byte(`{"spec":{"config":"{}"}}`), metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), "change this object") {
+		t.Errorf("another configuration of the NetworkAttachmentDefinition: %v", err)
+	}
+	if _, err := nads.Patch(t.Context(), "flat", types.MergePatchType, []byte(`{"metadata":{"labels":{"k8s.ovn.org/user-defined-network":null,"mine":"x"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "the NetworkAttachmentDefinition is as it was", func() (bool, string) {

@@ -65,6 +65,8 @@ type ClusterUserDefinedNetwork struct {
 type ClusterUserDefinedNetworkSpec struct {
 	// namespaceSelector selects the namespaces that have the network. An empty selector selects all namespaces. The selector
 	// can change; a namespace that is no longer selected keeps the network while pods there use it.
+	//
+	// +kubebuilder:validation:XValidation:rule="!has(self.matchExpressions) || self.matchExpressions.all(e, (has(e.values) && size(e.values) > 0) == (e.operator in ['In', 'NotIn']))",message="values is required with the operators In and NotIn, and forbidden with others"
 	NamespaceSelector metav1.LabelSelector `json:"namespaceSelector"`
 
 	// network is the network. Only the subnets of a primary Layer3 network can change: subnets can be added.

@@ -5,17 +5,13 @@ import (
 	"encoding/json"
 	"slices"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api"
-	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
-	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
 	"github.com/ovn-offload/ovn-offload/pkg/network/render"
 )
 
@@ -30,30 +26,23 @@ func namespaces() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 }
 
-// kinds are those that stand for networks.
-func kinds() map[string]schema.GroupVersionResource {
-	return map[string]schema.GroupVersionResource{
-		ovnv1.KindUserDefinedNetwork:        ovnv1.UserDefinedNetworks(),
-		ovnv1.KindClusterUserDefinedNetwork: ovnv1.ClusterUserDefinedNetworks(),
-		opnfv.KindNetwork:                   opnfv.Networks(),
-		opnfv.KindProviderNetwork:           opnfv.ProviderNetworks(),
-	}
-}
-
 // facts are what the informers have.
 type facts struct {
 	sources          map[string]cache.SharedIndexInformer // by kind
 	nads, namespaces cache.SharedIndexInformer
 	// pods are those that use a NAD.
 	pods func(nad string) []contract.Owner
+	// allows says that a namespace may use the network of a NAD.
+	allows func(nad, namespace string) bool
 }
 
-func newFacts(client dynamic.Interface, pods func(nad string) []contract.Owner) (facts, error) {
+func newFacts(deps Deps) (facts, error) {
+	client := deps.Client
 	f := facts{
-		sources: map[string]cache.SharedIndexInformer{}, pods: pods,
+		sources: map[string]cache.SharedIndexInformer{}, pods: deps.Pods, allows: deps.Allows,
 		nads: api.NewDynamicInformer(client, Resource()), namespaces: api.NewDynamicInformer(client, namespaces()),
 	}
-	for kind, resource := range kinds() {
+	for kind, resource := range render.Kinds() {
 		f.sources[kind] = api.NewDynamicInformer(client, resource)
 	}
 	if err := f.nads.AddIndexers(cache.Indexers{byOwner: ownersOf, cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}); err != nil {
@@ -98,7 +87,7 @@ func (f facts) owners() (owners []contract.Owner) {
 		}
 	}
 	for _, o := range f.nads.GetStore().List() {
-		if owner, ok := controllerOf(object(o)); ok {
+		if owner, _, ok := render.ControllerOf(object(o)); ok {
 			owners = append(owners, owner)
 		}
 	}
@@ -125,24 +114,10 @@ const byOwner = "owner"
 
 // ownersOf indexes NADs by their controllers.
 func ownersOf(o any) ([]string, error) {
-	if owner, ok := controllerOf(object(o)); ok {
+	if owner, _, ok := render.ControllerOf(object(o)); ok {
 		return []string{owner.String()}, nil
 	}
 	return nil, nil
-}
-
-// controllerOf names the object that a NAD is made from.
-func controllerOf(nad *unstructured.Unstructured) (contract.Owner, bool) {
-	ref := metav1.GetControllerOf(nad)
-	if ref == nil {
-		return contract.Owner{}, false
-	}
-	owner := contract.Owner{Kind: ref.Kind, Namespace: nad.GetNamespace(), Name: ref.Name}
-	if ref.Kind == ovnv1.KindClusterUserDefinedNetwork {
-		owner.Namespace = ""
-	}
-	resource, known := kinds()[ref.Kind]
-	return owner, known && ref.APIVersion == resource.GroupVersion().String()
 }
 
 // owned are the NADs whose controller has the kind and the name.
@@ -175,8 +150,9 @@ func (f facts) places(source *render.Source) (places []place) {
 		if namespace := get(f.namespaces, "", name); namespace != nil {
 			_, at.isLabelled = namespace.GetLabels()[contract.PrimaryNetworkLabel]
 		}
+		at.ends = f.ends(name)
 		if at.nad != nil && (!isWanted || at.nad.GetDeletionTimestamp() != nil) {
-			at.pods = f.pods(keyOf(at.nad))
+			at.pods = f.holders(at.nad)
 		}
 		if source.IsPrimary {
 			at.primary = f.primary(name, source.Owner.Name)
@@ -185,6 +161,21 @@ func (f facts) places(source *render.Source) (places []place) {
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.namespace, b.namespace) })
 	return places
+}
+
+// ends says that a namespace is being deleted, or is gone.
+func (f facts) ends(namespace string) bool {
+	is := get(f.namespaces, "", namespace)
+	return is == nil || is.GetDeletionTimestamp() != nil
+}
+
+// holders are the pods that keep a NAD: those of its own namespace and, while the namespace stays, those of other namespaces
+// that may use its network.
+func (f facts) holders(nad *unstructured.Unstructured) []contract.Owner {
+	ends := f.ends(nad.GetNamespace())
+	return slices.DeleteFunc(slices.Clone(f.pods(keyOf(nad))), func(pod contract.Owner) bool {
+		return pod.Namespace != nad.GetNamespace() && (ends || !f.allows(keyOf(nad), pod.Namespace))
+	})
 }
 
 // primary is the NAD of another primary network of a namespace, or "".

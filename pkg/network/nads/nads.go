@@ -30,6 +30,8 @@ type Deps struct {
 	Client dynamic.Interface
 	// Pods are the pods that have the network of a NAD, by its namespace/name.
 	Pods func(nad string) []contract.Owner
+	// Allows says that a namespace may use the network of a NAD: pods of others keep no NAD.
+	Allows func(nad, namespace string) bool
 	// Problem says why a NAD makes no network; nil when it does.
 	Problem func(nad string) error
 	// Default says that there is to be a NAD of the default network.
@@ -56,7 +58,7 @@ type NADs struct {
 
 // New makes NADs; nothing is read or written before Run.
 func New(deps Deps) (*NADs, error) {
-	f, err := newFacts(deps.Client, deps.Pods)
+	f, err := newFacts(deps)
 	if err != nil {
 		return nil, fmt.Errorf("following objects of networks: %w", err)
 	}
@@ -155,7 +157,7 @@ func (n *NADs) nadChanged(old, now *unstructured.Unstructured) {
 		if nad == nil {
 			continue
 		}
-		if owner, ok := controllerOf(nad); ok {
+		if owner, _, ok := render.ControllerOf(nad); ok {
 			n.loop.Mark(owner)
 		}
 	}
@@ -225,34 +227,34 @@ func (n *NADs) one(ctx context.Context, owner contract.Owner) error {
 	defer cancel()
 	object := n.facts.get(owner)
 	if object == nil {
-		return n.orphans(ctx, owner, "")
+		waits, err := n.orphans(ctx, owner, "")
+		n.wait(owner, waits)
+		return err
 	}
-	return errors.Join(n.orphans(ctx, owner, object.GetUID()), n.apply(ctx, object))
+	waits, err := n.orphans(ctx, owner, object.GetUID())
+	return errors.Join(err, n.apply(ctx, object, waits))
 }
 
 // orphans lets go of NADs whose object is gone, or is another one of the same name: Kubernetes deletes them, and only the
-// finalizer is left.
-func (n *NADs) orphans(ctx context.Context, owner contract.Owner, now types.UID) error {
+// finalizer is left. It returns the pods that keep NADs.
+func (n *NADs) orphans(ctx context.Context, owner contract.Owner, now types.UID) (waits []contract.Owner, err error) {
 	var errs []error
-	var waits []contract.Owner
 	for _, nad := range n.facts.owned(owner) {
 		if metav1.GetControllerOf(nad).UID == now {
 			continue
 		}
-		pods := n.deps.Pods(keyOf(nad))
+		pods := n.facts.holders(nad)
 		if len(pods) == 0 {
 			errs = append(errs, n.writer.release(ctx, nad))
 		}
 		waits = append(waits, pods...)
 	}
-	if now == "" {
-		n.wait(owner, waits)
-	}
-	return errors.Join(errs...)
+	return waits, errors.Join(errs...)
 }
 
-// apply makes what an object says true, and says in its status what came of it.
-func (n *NADs) apply(ctx context.Context, object *unstructured.Unstructured) error {
+// apply makes what an object says true, and says in its status what came of it. The object also waits for pods that keep
+// NADs of a former object of its name.
+func (n *NADs) apply(ctx context.Context, object *unstructured.Unstructured, waits []contract.Owner) error {
 	isLeaving := object.GetDeletionTimestamp() != nil
 	if !isLeaving {
 		var err error
@@ -270,7 +272,7 @@ func (n *NADs) apply(ctx context.Context, object *unstructured.Unstructured) err
 	}
 	o := outcome{plan: p}
 	o.err = n.writer.do(ctx, source, &o.plan)
-	n.wait(source.Owner, o.waits)
+	n.wait(source.Owner, append(waits, o.waits...))
 	if isOutdated(o.err) {
 		return o.err // and no condition tells of it: the next pass sees more
 	}

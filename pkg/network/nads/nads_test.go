@@ -25,6 +25,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
+	"github.com/ovn-offload/ovn-offload/pkg/network/render"
 )
 
 // cluster is an API server in memory, with finalizers.
@@ -43,7 +44,7 @@ type cluster struct {
 func newCluster(t *testing.T, objects ...string) *cluster {
 	t.Helper()
 	lists := map[schema.GroupVersionResource]string{Resource(): "NetworkAttachmentDefinitionList", namespaces(): "NamespaceList"}
-	for kind, resource := range kinds() {
+	for kind, resource := range render.Kinds() {
 		lists[resource] = kind + "List"
 	}
 	c := &cluster{
@@ -59,6 +60,7 @@ func newCluster(t *testing.T, objects ...string) *cluster {
 			defer c.mu.Unlock()
 			return c.pods[nad]
 		},
+		Allows:  func(_, namespace string) bool { return namespace != "evil" },
 		Problem: func(nad string) error { return c.problems[nad] },
 		Event: func(object runtime.Object, kind, reason, note string) {
 			c.mu.Lock()
@@ -106,7 +108,7 @@ func resourceOf(kind string) schema.GroupVersionResource {
 	case kindNamespace:
 		return namespaces()
 	}
-	return kinds()[kind]
+	return render.Kinds()[kind]
 }
 
 // put creates or replaces an object; a new one gets a UID.
@@ -175,15 +177,18 @@ func (c *cluster) settle() {
 func (c *cluster) pass(owner contract.Owner) error {
 	object := c.nads.facts.get(owner)
 	if object == nil {
-		return c.nads.orphans(c.Context(), owner, "")
+		waits, err := c.nads.orphans(c.Context(), owner, "")
+		c.nads.wait(owner, waits)
+		return err
 	}
-	return errors.Join(c.nads.orphans(c.Context(), owner, object.GetUID()), c.nads.apply(c.Context(), object))
+	waits, err := c.nads.orphans(c.Context(), owner, object.GetUID())
+	return errors.Join(err, c.nads.apply(c.Context(), object, waits))
 }
 
 func (c *cluster) read() {
 	c.Helper()
 	informers := map[schema.GroupVersionResource]cache.SharedIndexInformer{Resource(): c.nads.facts.nads, namespaces(): c.nads.facts.namespaces}
-	for kind, resource := range kinds() {
+	for kind, resource := range render.Kinds() {
 		informers[resource] = c.nads.facts.sources[kind]
 	}
 	for resource, informer := range informers {
@@ -416,6 +421,99 @@ func TestCUDN_LetsATerminatingNamespaceGo(t *testing.T) {
 	c.settle()
 	c.want("without pods", c.names(contract.KindNAD), "blue/wide")
 	c.wantPart("created", c.says(wide, conditionCreated), "True", "[blue]")
+}
+
+// TestNADs_AreKeptByPodsThatMayUseThem: a pod elsewhere keeps no NAD of a namespace that ends, and a pod that may not use a network
+// keeps nothing at all. It is so for each kind.
+func TestNADs_AreKeptByPodsThatMayUseThem(t *testing.T) {
+	network := "apiVersion: k8s.plugin.opnfv.org/v1alpha1\nkind: Network\nmetadata: {namespace: red, name: a}\nspec: {cniType: ovn4nfv, ipv4Subnets: [{subnet: 10.1.0.0/24}]}\n"
+	provider := "apiVersion: k8s.plugin.opnfv.org/v1alpha1\nkind: ProviderNetwork\nmetadata: {namespace: red, name: a}\n" +
+		"spec: {cniType: ovn4nfv, ipv4Subnets: [{subnet: 10.1.0.0/24}], providerNetType: VLAN, vlan: {vlanId: '7', providerInterfaceName: eth1, logicalInterfaceName: eth1.7, vlanNodeSelector: all}}\n"
+	for kind, object := range map[string]string{netA.Kind: udn("red", "a", layer2), wide.Kind: cudn("a", "{matchLabels: {team: x}}", layer2), "Network": network, "ProviderNetwork": provider} {
+		for _, tc := range []struct {
+			pod  contract.Owner
+			ends bool
+			kept bool
+		}{
+			{web, true, true}, {web, false, true},
+			{contract.PodOwner("dev", "p"), true, false}, {contract.PodOwner("dev", "p"), false, true},
+			{contract.PodOwner("evil", "p"), true, false}, {contract.PodOwner("evil", "p"), false, false},
+		} {
+			c := newCluster(t, namespace("red", "team: x"), object)
+			c.settle()
+			c.want("NADs of "+kind, c.names(contract.KindNAD), "red/a")
+			c.pods["red/a"] = []contract.Owner{tc.pod}
+			if tc.ends {
+				c.edit(kindNamespace, "", "red", func(u *unstructured.Unstructured) { u.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) })
+				c.remove(contract.KindNAD, "red", "a")
+			}
+			at := "red"
+			if kind == wide.Kind {
+				at = ""
+			}
+			c.remove(kind, at, "a")
+			c.settle()
+			if kept := c.names(contract.KindNAD) != ""; kept != tc.kept {
+				t.Errorf("%s, pod %s, namespace ends %v: NADs %q, want one: %v", kind, tc.pod, tc.ends, c.names(contract.KindNAD), tc.kept)
+			}
+		}
+	}
+}
+
+// TestUnreadable_SaysSoAndCanBeDeleted: an object that the API server takes and that cannot be read. Namespaces keep what they
+// have.
+func TestUnreadable_SaysSoAndCanBeDeleted(t *testing.T) {
+	bad := "{matchExpressions: [{key: team, operator: In}]}"
+	c := newCluster(t, namespace("red", "team: x"), namespace("blue", "team: x"), cudn("wide", bad, layer2))
+	c.settle()
+	c.want("NADs", c.names(contract.KindNAD), "")
+	c.wantPart("created", c.says(wide, conditionCreated), "False NetworkAttachmentDefinitionSyncError: namespaceSelector: ", "values")
+	c.wantPart("Events", strings.Join(c.events, "\n"), "Warning NetworkAttachmentDefinitionSyncError: namespaceSelector")
+
+	c.put(cudn("wide", "{matchLabels: {team: x}}", layer2))
+	c.settle()
+	c.want("with a selector", c.names(contract.KindNAD), "blue/wide, red/wide")
+	c.put(cudn("wide", "{matchLabels: {team: 'a b'}}", layer2))
+	c.put(namespace("green", "team: x"))
+	c.settle()
+	c.want("with a bad one", c.names(contract.KindNAD), "blue/wide, red/wide")
+	c.wantPart("created", c.says(wide, conditionCreated), "False", "a b")
+
+	c.edit(kindNamespace, "", "red", func(u *unstructured.Unstructured) { u.SetDeletionTimestamp(&metav1.Time{Time: time.Unix(1, 0)}) })
+	c.remove(contract.KindNAD, "red", "wide")
+	c.settle()
+	c.want("when a namespace ends", c.names(contract.KindNAD), "blue/wide")
+	c.remove(wide.Kind, "", "wide")
+	c.settle()
+	c.want("deleted", c.names(contract.KindNAD)+c.names(wide.Kind), "")
+
+	c.put(udn("red", "a", "{topology: Layer2, layer2: 7}"))
+	c.put(namespace("red", ""))
+	c.settle()
+	c.wantPart("a spec of another form", c.says(netA, conditionCreated), "False SyncError")
+	c.remove(netA.Kind, "red", "a")
+	c.settle()
+	c.want("deleted", c.names(netA.Kind), "")
+}
+
+// TestOrphan_WaitsForItsPods: the NAD of a former object goes when its pod does, whether or not there is a new object.
+func TestOrphan_WaitsForItsPods(t *testing.T) {
+	for _, again := range []bool{false, true} {
+		c := newCluster(t, namespace("red", ""), udn("red", "a", layer2))
+		c.settle()
+		if err := c.Tracker().Delete(resourceOf(netA.Kind), "red", "a"); err != nil {
+			t.Fatal(err)
+		}
+		if again {
+			c.put(udn("red", "a", layer2))
+		}
+		c.pods["red/a"] = []contract.Owner{web}
+		c.settle()
+		c.want("NADs", c.names(contract.KindNAD), "red/a")
+		if owners := c.nads.waiting[web]; !owners.Has(netA) {
+			t.Errorf("another object %v: %v wait for the pod, want %s", again, owners.UnsortedList(), netA)
+		}
+	}
 }
 
 func TestPrimary_NeedsLabelOfItsNamespace(t *testing.T) {

@@ -20,6 +20,8 @@ const listed = 20
 // place is what there is of a network in one namespace.
 type place struct {
 	namespace string
+	// ends says that the namespace is being deleted, or is gone.
+	ends bool
 	// isWanted says that the object asks for the network here, and that the namespace stays.
 	isWanted bool
 	// isLabelled says that the namespace may have a primary network.
@@ -46,9 +48,15 @@ type plan struct {
 // newPlan compares an object with what there is in its namespaces.
 func newPlan(source *render.Source, places []place) (plan, error) {
 	var p plan
+	isLeaving := source.Object.GetDeletionTimestamp() != nil
+	if source.Refused != "" && !isLeaving {
+		p.problems = append(p.problems, source.Refused)
+	}
 	for _, at := range places {
 		isOurs := at.nad != nil && metav1.IsControlledBy(at.nad, source.Object)
 		switch {
+		case isOurs && !isLeaving && isKept(source, at):
+			p.kept = append(p.kept, at.nad)
 		case isOurs && (!at.isWanted || at.nad.GetDeletionTimestamp() != nil):
 			p.leave(at)
 		case at.isWanted && !p.isRefused(source, at, isOurs):
@@ -62,11 +70,16 @@ func newPlan(source *render.Source, places []place) (plan, error) {
 	return p, nil
 }
 
+// isKept says that a namespace goes on having its NAD, because it is not known whether the object selects the namespace.
+func isKept(source *render.Source, at place) bool {
+	return source.Keeps && !at.ends && at.nad.GetDeletionTimestamp() == nil
+}
+
 // isRefused says that an object cannot have its NAD in a namespace, and notes why.
 func (p *plan) isRefused(source *render.Source, at place, isOurs bool) bool {
 	switch {
 	case source.Refused != "":
-		p.problems = append(p.problems, source.Refused)
+		// newPlan has noted it
 	case at.nad != nil && !isOurs:
 		p.refuse(at, "foreign NetworkAttachmentDefinition %s/%s has the name of the network: the controller leaves it alone", at.namespace, source.Owner.Name)
 	case source.IsPrimary && !at.isLabelled:

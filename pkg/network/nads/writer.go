@@ -35,7 +35,7 @@ type writer struct {
 
 // client is that of an object's kind, in its namespace.
 func (w *writer) client(o *unstructured.Unstructured) dynamic.ResourceInterface {
-	resource, isSource := kinds()[o.GetKind()]
+	resource, isSource := render.Kinds()[o.GetKind()]
 	if !isSource {
 		resource = Resource()
 	}

@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"strings"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
 )
 
@@ -23,9 +21,6 @@ func (s *Source) clusterUserDefined() error {
 	cudn, err := decode[ovnv1.ClusterUserDefinedNetwork](s.Object)
 	if err != nil {
 		return err
-	}
-	if s.Selector, err = metav1.LabelSelectorAsSelector(&cudn.Spec.NamespaceSelector); err != nil {
-		return fmt.Errorf("namespaceSelector: %w", err)
 	}
 	s.network(cudn.Spec.Network)
 	return nil
