@@ -214,6 +214,14 @@ func (f *full) Run(ctx context.Context) error {
 	return group.Wait()
 }
 
+// masqueradeProblem is nil where another CNI plugin has the default network: no masquerade address is in use then.
+func (f *full) masqueradeProblem() error {
+	if f.Node.SecondaryOnly {
+		return nil
+	}
+	return f.setup.MasqueradeProblem()
+}
+
 // facts is what is known of the node at this moment.
 func (f *full) facts() nodeoffload.Facts {
 	purposes, known := f.own.purposes(), f.known()
@@ -227,7 +235,7 @@ func (f *full) facts() nodeoffload.Facts {
 	}
 	for _, err := range []error{
 		purposes.Missing(vf.ForManagement, known), purposes.Missing(vf.ForGateway, known),
-		f.setup.GatewayVFProblem(), f.setup.NextHopProblem(), f.setup.MasqueradeProblem(), f.physical.reconciler.Problem(),
+		f.setup.GatewayVFProblem(), f.setup.NextHopProblem(), f.masqueradeProblem(), f.physical.reconciler.Problem(),
 	} {
 		if err != nil {
 			facts.Problems = append(facts.Problems, err.Error())

@@ -20,7 +20,7 @@ initContainers:
       - --checkpoint=/host{{ .root.Values.paths.state }}/node.json
       - --cni-conf-dir=/host{{ .root.Values.paths.cniConf }}
       - --host-ovs={{ not .group.settings.openvswitch }}
-      {{- with concat .root.Values.preflight.skip (ternary (list "uplink" "cni" "kube-proxy" "network-service" "dhcp") list .root.Values.networks.secondaryOnly) }}
+      {{- with concat .root.Values.preflight.skip (ternary (list "uplink" "addresses" "cni" "kube-proxy" "network-service" "dhcp") list .root.Values.networks.secondaryOnly) }}
       - --skip={{ join "," . }}
       {{- end }}
     env:
