@@ -64,7 +64,7 @@ func newServices(p *Process, view *kube.NodeView) *services {
 func (s *services) countEndpoints(ctx context.Context, endpoints *kube.LocalEndpoints, checked []types.NamespacedName) (map[types.NamespacedName]int, error) {
 	var local []types.NamespacedName
 	for _, svc := range s.view.Services() {
-		if service.IsLocalAtNodes(svc) {
+		if service.HasLocalPolicy(svc) {
 			local = append(local, types.NamespacedName{Namespace: svc.Namespace, Name: svc.Name})
 		}
 	}

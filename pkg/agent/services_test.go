@@ -17,21 +17,21 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/api/apitest"
 )
 
-// TestServices_RecordWhichHaveNoEndpointHere: those with policy Local and a node
-// port, once their endpoints are read; what was known stays while they cannot be read.
+// TestServices_RecordWhichHaveNoEndpointHere: those with policy Local, with and without
+// node ports, once their endpoints are read; what was known stays while they cannot be read.
 func TestServices_RecordWhichHaveNoEndpointHere(t *testing.T) {
 	yes := true
 	set := fake.NewClientset()
-	for i, name := range []string{"here", "draining", "away", "cluster", "closed"} {
+	for i, name := range []string{"here", "draining", "away", "cluster", "closed", "far"} {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}, Spec: corev1.ServiceSpec{
 			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 			HealthCheckNodePort: int32(31000 + i), Ports: []corev1.ServicePort{{Port: 80, NodePort: int32(30000 + i)}},
 		}}
-		on, ready := map[bool]string{true: "m", false: "n"}[name == "away"], name != "draining"
+		on, ready := map[bool]string{true: "m", false: "n"}[name == "away" || name == "far"], name != "draining"
 		switch name {
 		case "cluster":
 			service.Spec.ExternalTrafficPolicy = corev1.ServiceExternalTrafficPolicyCluster
-		case "closed":
+		case "closed", "far":
 			service.Spec.Ports[0].NodePort = 0
 		}
 		must(t, set.Tracker().Add(service))
@@ -55,7 +55,7 @@ func TestServices_RecordWhichHaveNoEndpointHere(t *testing.T) {
 	if got := fmt.Sprint(counts); got != "map[d/draining:0 d/here:1]" {
 		t.Errorf("ready endpoints: %s", got)
 	}
-	away := map[types.NamespacedName]bool{{Namespace: "d", Name: "away"}: true}
+	away := map[types.NamespacedName]bool{{Namespace: "d", Name: "away"}: true, {Namespace: "d", Name: "far"}: true}
 	if got := *s.remote.Load(); !maps.Equal(got, away) {
 		t.Errorf("without endpoints here: %v", got)
 	}

@@ -93,7 +93,12 @@ func HealthCheckPort(service *corev1.Service) uint16 {
 
 // IsLocalAtNodes says that a node port of a service leads to a node's own endpoints only.
 func IsLocalAtNodes(service *corev1.Service) bool {
-	return service != nil && service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal && hasNodePort(service)
+	return service != nil && HasLocalPolicy(service) && hasNodePort(service)
+}
+
+// HasLocalPolicy says that clients from outside the cluster reach a node's own endpoints of a service only.
+func HasLocalPolicy(service *corev1.Service) bool {
+	return service.Spec.ExternalTrafficPolicy == corev1.ServiceExternalTrafficPolicyLocal
 }
 
 func hasNodePort(service *corev1.Service) bool {

@@ -241,7 +241,7 @@ func TestGateway_DeletedFlowsComeBack(t *testing.T) {
 	witness := withinPod(t, pod)
 	for _, spoil := range [][]string{
 		{"ovs-ofctl", "-O", "OpenFlow14", "del-flows", "breth0"},
-		{"ovs-ofctl", "-O", "OpenFlow14", "--strict", "del-flows", "breth0", "table=1,priority=100,ct_mark=1"},
+		{"ovs-ofctl", "-O", "OpenFlow14", "--strict", "del-flows", "breth0", "table=1,priority=100,ct_state=+rpl,ct_mark=1"},
 		{"ovs-ofctl", "-O", "OpenFlow14", "add-flow", "breth0", "priority=150,ip actions=NORMAL"},
 	} {
 		world.MustOnNode(t, nodes[1], spoil...)

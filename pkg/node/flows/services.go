@@ -33,7 +33,7 @@ type NodePort struct {
 // external address, or one that a load balancer gave it. Limited is one that only
 // Sources may ask for; those of the other family count for nothing. Target is where
 // the same answers by another address: the service's own, or the pod's. Local is one
-// whose router leads to the node's own endpoints only. Chosen is one that the author of
+// whose router leads to the node's own endpoints only; Remote says that there are none. Chosen is one that the author of
 // the service has chosen, and that may be another's.
 type Endpoint struct {
 	Addr netip.Addr
@@ -43,6 +43,7 @@ type Endpoint struct {
 	Sources []netip.Prefix
 	Target  netip.AddrPort
 	Local   bool
+	Remote  bool
 }
 
 // Services are the services that external clients may ask the node for, sorted.
@@ -72,6 +73,7 @@ func PortsOf(services []*corev1.Service, pods []*corev1.Pod, elsewhere Elsewhere
 			}
 			for _, at := range addrs {
 				at.Port, at.Target = Port{protocol, uint16(p.Port)}, OfFamily(at.Addr, own)
+				at.Remote = at.Local && elsewhere.Services[types.NamespacedName{Namespace: service.Namespace, Name: service.Name}]
 				all.External = append(all.External, at)
 			}
 		}

@@ -31,11 +31,14 @@ const (
 	// zoneFragments has no entries: conntrack only tells the ports of fragments.
 	zoneFragments = 64002
 	markHost      = 0
+	// markOwnPort is of connections of the host from a port of a service: their replies look like requests to the
+	// service. Marks of routers are smaller.
+	markOwnPort = 1 << 16
 
 	TableAnswer   = 1 // from the uplink, after conntrack
 	tableToRouter = 2
 	tableToHost   = 3
-	tableNodePort = 4 // from the uplink to an address of the node, before and after conntrack
+	tableOwn      = 4 // from the uplink to an address of the node that has services, after conntrack
 	tableFromHost = 5 // from the host to the uplink, after conntrack
 	// tableFragments is of fragments of UDP from the router or the host of a DPU, after conntrack.
 	tableFragments = 6
@@ -77,7 +80,7 @@ type Bridge struct {
 	Masquerade []netip.Prefix
 	// Guests are the ports of functions that belong to the host of a DPU.
 	Guests []int
-	// Own are all addresses of the node on the bridge.
+	// Own are all addresses of the node, on whatever link: what no service takes there is the host's.
 	Own []netip.Addr
 	// Addresses are those that host and routers share: node ports answer there.
 	Addresses []netip.Prefix
@@ -96,12 +99,24 @@ func Table(b Bridge) []string {
 		flows = append(flows, fromRouter(b, r)...)
 	}
 	flows = append(flows, fromUplink(b)...)
-	for _, r := range b.Routers {
-		flows = append(flows, flow(TableAnswer, 100, fmt.Sprintf("ct_mark=%d", r.Mark), output(r.Port)))
-	}
-	flows = append(flows, flow(TableAnswer, 0, "", b.toHost()))
+	flows = append(append(flows, answers(b)...), flow(TableAnswer, 0, "", b.toHost()))
 	flows = append(flows, hostAndServices(b)...)
 	return append(flows, uplinkAndServices(b, b.Routers[0])...)
+}
+
+// answers lead back to a router what belongs to a connection of its own: answers, and errors of
+// whatever direction. The mark alone does not say this. A client's connection to a service has
+// the mark as well, and goes on to the router only as long as the service is there.
+func answers(b Bridge) []string {
+	var flows []string
+	for _, r := range b.Routers {
+		mark := fmt.Sprintf(",ct_mark=%d", r.Mark)
+		flows = append(flows,
+			flow(TableAnswer, 100, "ct_state=+rpl"+mark, output(r.Port)),
+			flow(TableAnswer, 95, "ct_state=+rel"+mark, output(r.Port)),
+		)
+	}
+	return flows
 }
 
 // fromHost leads what the node sends to the uplink: from the bridge's own interface as a
@@ -139,7 +154,42 @@ func fromHost(b Bridge) []string {
 			flows = append(flows, flow(tableFromHost, 20, fmt.Sprintf("ct_mark=%d,%s", mark, ip), remember(markHost)+out))
 		}
 	}
-	return append(flows, flow(tableFromHost, 0, "", out))
+	return append(append(flows, fromOwnPorts(b, out)...), flow(tableFromHost, 0, "", out))
+}
+
+// fromOwnPorts remember what the host sends from a port of a service: the answers would be taken
+// for requests to the service. TCP needs no entry, because its requests begin with a SYN.
+func fromOwnPorts(b Bridge, out string) []string {
+	if len(b.Routers) == 0 {
+		return nil
+	}
+	var flows []string
+	add := func(p Protocol, match string) {
+		if p != "tcp" {
+			flows = append(flows, flow(tableFromHost, 30, match, remember(markOwnPort)+out))
+		}
+	}
+	for _, p := range b.Services.NodePorts {
+		for _, suffix := range []string{"", "6"} {
+			add(p.Protocol, fmt.Sprintf("%s%s,tp_src=%d", p.Protocol, suffix, p.Port.Port))
+		}
+	}
+	for _, e := range b.Services.External {
+		if b.isOwn(e.Addr) {
+			add(e.Protocol, e.matchAs("src"))
+		}
+	}
+	return flows
+}
+
+// isOwn reports whether the host has an address.
+func (b Bridge) isOwn(addr netip.Addr) bool {
+	return b.isShared(addr) || slices.Contains(b.Own, addr)
+}
+
+// isShared reports whether host and routers share an address.
+func (b Bridge) isShared(addr netip.Addr) bool {
+	return slices.ContainsFunc(b.Addresses, func(own netip.Prefix) bool { return own.Addr() == addr })
 }
 
 // marks are those of all networks' routers. A VF's table forgets the default router's

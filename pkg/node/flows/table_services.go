@@ -98,55 +98,104 @@ func routerToHost(b Bridge, r Router, m Masquerade) []string {
 	return flows
 }
 
-// uplinkAndServices lead what asks for a service at the node to the router: two flows
-// for each node port, whatever the number of the node's addresses. Fragments show
-// their port after conntrack only. The connection is committed here, because its
-// answers are as they leave: a NIC takes none of which conntrack saw one direction.
+// uplinkAndServices lead what asks for a service at the node to the router. The connection is
+// committed here, because its answers are as they leave: a NIC takes none of which conntrack saw
+// one direction.
 func uplinkAndServices(b Bridge, r Router) []string {
 	var flows []string
-	in := fmt.Sprintf("in_port=%d,dl_dst=%s,", b.Uplink, b.MAC)
+	var own, others []netip.Addr
+	if len(b.Services.NodePorts) > 0 {
+		for _, shared := range b.Addresses {
+			own = append(own, shared.Addr())
+		}
+	}
 	for _, e := range b.Services.External {
-		commit := remember(r.Mark)
-		if slices.ContainsFunc(b.Addresses, e.isOf) {
-			commit += rememberOwn()
-			flows = append(flows, ownAnswers(b, r, e.matchAs("src")))
-		}
-		for _, match := range e.allowed() {
-			flows = append(flows,
-				flow(0, 87, in+match+",nw_frag=no", commit+output(r.Port)),
-				flow(TableAnswer, 60, match, commit+output(r.Port)),
-			)
-		}
-		if e.Limited {
-			flows = append(flows, flow(0, 86, in+e.match()+",nw_frag=no", "drop"), flow(TableAnswer, 55, e.match(), "drop"))
+		if b.isOwn(e.Addr) {
+			own = append(own, e.Addr)
+			flows = append(flows, atOwn(b, r, e)...)
+		} else {
+			others = append(others, e.Addr)
+			if !e.Remote { // else the router would send it back, too
+				flows = append(flows, atOther(b, r, e)...)
+			}
 		}
 	}
-	if len(b.Services.NodePorts) == 0 {
-		return flows
-	}
-	for _, own := range b.Addresses {
-		addr := to(Single(own.Addr()))
-		flows = append(flows,
-			flow(0, 85, in+addr+",nw_frag=no", next(tableNodePort)),
-			flow(TableAnswer, 50, addr, next(tableNodePort)),
-		)
+	for _, addr := range sortedAddrs(others) {
+		// The host would send it back to the uplink, and so in a circle.
+		flows = append(flows, flow(TableAnswer, 40, to(Single(addr)), "drop"))
 	}
 	for _, p := range b.Services.NodePorts {
 		flows = append(flows, nodePort(b, r, p.Port, "")...)
 		flows = append(flows, nodePort(b, r, p.Port, "6")...)
 	}
-	return append(flows,
-		flow(tableNodePort, 5, "ct_state=-trk,ip", track(TableAnswer)),
-		flow(tableNodePort, 5, "ct_state=-trk,ipv6", track(TableAnswer)),
-		flow(tableNodePort, 0, "", b.toHost()),
-	)
+	return append(flows, ownOrService(b, sortedAddrs(own))...)
+}
+
+// sortedAddrs has each address once.
+func sortedAddrs(addrs []netip.Addr) []netip.Addr {
+	slices.SortFunc(addrs, netip.Addr.Compare)
+	return slices.Compact(addrs)
+}
+
+// atOther is a service at an address that the host has not. Fragments show their port after
+// conntrack only.
+func atOther(b Bridge, r Router, e Endpoint) []string {
+	var flows []string
+	in := fmt.Sprintf("in_port=%d,dl_dst=%s,", b.Uplink, b.MAC)
+	for _, match := range e.allowed() {
+		flows = append(flows,
+			flow(0, 87, in+match+",nw_frag=no", remember(r.Mark)+output(r.Port)),
+			flow(TableAnswer, 60, match, remember(r.Mark)+output(r.Port)),
+		)
+	}
+	if e.Limited {
+		flows = append(flows, flow(0, 86, in+e.match()+",nw_frag=no", "drop"), flow(TableAnswer, 55, e.match(), "drop"))
+	}
+	return flows
+}
+
+// atOwn is a service at an address of the host, which may have connections of its own from the
+// port of the service.
+func atOwn(b Bridge, r Router, e Endpoint) []string {
+	var flows []string
+	commit := remember(r.Mark)
+	if b.isShared(e.Addr) {
+		commit += rememberOwn()
+		flows = append(flows, ownAnswers(b, r, e.matchAs("src")))
+	}
+	for _, match := range e.allowed() {
+		flows = append(flows, flow(tableOwn, 10, match, commit+output(r.Port)))
+	}
+	if e.Limited {
+		flows = append(flows, flow(tableOwn, 5, e.match(), "drop"))
+	}
+	return flows
+}
+
+// ownOrService tells answers to the host from requests to services at the same port: those to
+// connections that are remembered, and of TCP all that begins no connection and has no mark.
+func ownOrService(b Bridge, own []netip.Addr) []string {
+	if len(own) == 0 {
+		return nil
+	}
+	var flows []string
+	for _, addr := range own {
+		flows = append(flows, flow(TableAnswer, 50, to(Single(addr)), next(tableOwn)))
+	}
+	flows = append(flows, flow(tableOwn, 20, fmt.Sprintf("ct_mark=%d", markOwnPort), b.toHost()))
+	for _, tcp := range []string{"tcp", "tcp6"} {
+		for _, set := range []string{"-syn", "+syn+ack"} {
+			flows = append(flows, flow(tableOwn, 20, fmt.Sprintf("%s,ct_mark=%d,tcp_flags=%s", tcp, markHost, set), b.toHost()))
+		}
+	}
+	return append(flows, flow(tableOwn, 0, "", b.toHost()))
 }
 
 // nodePort gives the way there and back.
 func nodePort(b Bridge, r Router, p Port, suffix string) []string {
 	protocol := string(p.Protocol) + suffix
 	return []string{
-		flow(tableNodePort, 10, fmt.Sprintf("%s,tp_dst=%d", protocol, p.Port), remember(r.Mark)+rememberOwn()+output(r.Port)),
+		flow(tableOwn, 10, fmt.Sprintf("%s,tp_dst=%d", protocol, p.Port), remember(r.Mark)+rememberOwn()+output(r.Port)),
 		ownAnswers(b, r, fmt.Sprintf("%s,tp_src=%d", protocol, p.Port)),
 	}
 }

@@ -118,7 +118,7 @@ func TestSecondBridge_FlowsSeparateHostAndRouter(t *testing.T) {
 	table := flows.Table(w)
 	for _, want := range []string{
 		"table=0,priority=80,in_port=2,dl_src=02:00:00:00:00:01,ip actions=ct(commit,zone=64000,exec(set_field:1->ct_mark)),output:1",
-		"table=1,priority=100,ct_mark=1 actions=output:2",
+		"table=1,priority=100,ct_state=+rpl,ct_mark=1 actions=output:2",
 		"table=1,priority=0 actions=output:LOCAL",
 		"table=0,priority=115,in_port=1,ip,nw_src=169.254.0.0/17 actions=drop",
 	} {
