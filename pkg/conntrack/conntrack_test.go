@@ -78,6 +78,7 @@ type fake struct {
 	watched     []string // flows that change
 	waits       func()   // called while the datapath follows
 	away        bool     // of the database
+	empty       bool     // the bridge has no flows yet
 	err         error
 }
 
@@ -104,6 +105,12 @@ func (f *fake) Lines(_ context.Context, line func(string) error, _ string, _ ...
 }
 
 func (f *fake) Dump(_ context.Context, _, match string, flow func(string)) error {
+	if match == "table=0" {
+		if !f.empty {
+			flow("priority=0 actions=drop")
+		}
+		return nil
+	}
 	f.dumped = append(f.dumped, match)
 	_, address, _ := strings.Cut(match, ",")
 	for line := range strings.SplitSeq(f.flows, "\n") {
@@ -184,7 +191,7 @@ func TestForget_ConnectionsOfRemovedEndpoints(t *testing.T) {
 		{"no server, and its SYN is repeated", missed6, []string{"zone=19 ct_ipv6_src=fd00::7,ct_ipv6_dst=fd00:10:96::a,ct_nw_proto=6,ct_tp_src=4,ct_tp_dst=53"}},
 		{"no server of a load balancer's, but it was answered", answered6, nil},
 		{"no server, at an address that no load balancer has", missedNone, nil},
-		{"an address without a load balancer", unknown, nil},
+		{"an address without a load balancer", unknown, []string{"zone=19 ct_nw_src=10.244.1.7,ct_nw_dst=10.96.0.1,ct_nw_proto=17,ct_tp_src=9,ct_tp_dst=80"}},
 		{"a zone of the host", ofHost, nil},
 		{"not through a service", direct, nil},
 	}
@@ -198,6 +205,59 @@ func TestForget_ConnectionsOfRemovedEndpoints(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestForget_ConnectionsOfRemovedLoadBalancers: those that a load balancer made which is gone end, of UDP and TCP,
+// when its flows go and when the agent starts; what has no NAT stays, and so does everything while the bridge is empty.
+func TestForget_ConnectionsOfRemovedLoadBalancers(t *testing.T) {
+	const goneFlow = " event=DELETED reason=delete table=17 cookie=0x5ad6e1b1 ct_state=+new-rel+trk,udp,metadata=0x8,nw_dst=10.96.0.1,tp_dst=80 actions=load:0x1->NXM_NX_REG10[3],group:7"
+	others := []string{stays, unknown, missedNone, direct, ofHost}
+	const flushed = "zone=19 ct_nw_src=10.244.1.7,ct_nw_dst=10.96.0.1,ct_nw_proto=17,ct_tp_src=9,ct_tp_dst=80"
+	for name, c := range map[string]struct {
+		connections []string
+		flow        string
+		looked      bool
+		want        []string
+	}{
+		"its flow has gone":                    {others, goneFlow, true, []string{flushed}},
+		"one of TCP":                           {[]string{tcpOf(unknown)}, strings.ReplaceAll(goneFlow, "udp", "tcp"), true, []string{strings.ReplaceAll(flushed, "proto=17", "proto=6")}},
+		"another one's flow has gone":          {others, strings.ReplaceAll(goneFlow, "10.96.0.1", "10.96.0.2"), true, nil},
+		"it went before the agent started":     {others, balancedFlow, false, []string{flushed}},
+		"it went, and the agent does not know": {others, balancedFlow, true, nil},
+	} {
+		f := &fake{connections: c.connections, flows: someFlows, empty: true}
+		r := f.reconciler(io.Discard)
+		r.looked = c.looked
+		r.note(c.flow)
+		if err := r.pass(t.Context()); len(f.flushed) > 0 || (err == nil) != (c.flow != balancedFlow && c.want == nil) {
+			t.Errorf("%s, no flows yet: %v, flushed %q", name, err, f.flushed)
+		}
+		f.empty = false
+		for range 2 {
+			if err := r.pass(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(c.want, f.flushed); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// tcpOf is the same connection of TCP.
+func tcpOf(udp string) string {
+	return strings.Replace(udp, "udp,", "tcp,", 1) + ",protoinfo=(state=ESTABLISHED)"
+}
+
+// TestForget_ManyRemovedLoadBalancers: what is gone ends also when all tables are read.
+func TestForget_ManyRemovedLoadBalancers(t *testing.T) {
+	f := &fake{}
+	f.connections, f.flows = many()
+	f.connections = append(f.connections, unknown)
+	f.pass(t)
+	if len(f.flushed) != 2 || !strings.Contains(strings.Join(f.flushed, " "), "ct_nw_dst=10.96.0.1,") {
+		t.Errorf("flushed %q", f.flushed)
 	}
 }
 
@@ -290,6 +350,7 @@ var compare = []cmp.Option{cmp.AllowUnexported(frontend{}), cmp.Comparer(func(a,
 func TestReconciler_ChangeWhileWaitingNeedsAnotherPass(t *testing.T) {
 	f := &fake{connections: []string{leaves}, flows: someFlows}
 	r := f.reconciler(io.Discard)
+	r.looked = true
 	f.waits = func() { r.note(balancedFlow); f.waits = nil }
 	r.note(balancedFlow)
 	for want := range 3 {
@@ -338,6 +399,7 @@ func TestReconciler_ForgetsNothingWithoutDatabase(t *testing.T) {
 func TestReconciler_LooksAtChangesOnlyAndRetries(t *testing.T) {
 	f := &fake{connections: []string{leaves, direct}, flows: someFlows, err: errors.New("the switch is disconnected")}
 	r := f.reconciler(io.Discard)
+	r.looked = true
 	r.note(strings.ReplaceAll(balancedFlow, "10.96.72.227", "10.96.72.228"))
 	if err := r.pass(t.Context()); err != nil || len(f.flushed) > 0 {
 		t.Errorf("another service changed: %v, flushed %q", err, f.flushed)

@@ -69,8 +69,10 @@ type Reconciler struct {
 	took  prometheus.Gauge
 
 	mu sync.Mutex
-	// noted are the addresses whose load balancer has changed. Only connections to them are checked.
-	noted map[frontend]bool
+	// noted are the addresses whose load balancer has changed. Only connections to them are checked, except by the
+	// first pass: load balancers may have gone before the agent started.
+	noted  map[frontend]bool
+	looked bool
 	// interval is the time from one pass to the next, set from the duration of the last pass.
 	interval time.Duration
 }
@@ -138,8 +140,10 @@ func (r *Reconciler) pass(ctx context.Context) error {
 	r.interval = time.Since(begun) + took*time.Duration(r.cfg.Share)
 	if err != nil {
 		maps.Copy(r.noted, changed)
+		return err
 	}
-	return err
+	r.looked = true
+	return nil
 }
 
 func (r *Reconciler) look(ctx context.Context, changed map[frontend]bool) error {
@@ -151,11 +155,25 @@ func (r *Reconciler) look(ctx context.Context, changed map[frontend]bool) error 
 	if err != nil || len(connections) == 0 {
 		return err
 	}
+	if err := r.filled(ctx); err != nil {
+		return err
+	}
 	all, err := r.servers(ctx, connections)
 	if err != nil {
 		return err
 	}
 	return r.forget(ctx, all, connections)
+}
+
+// filled gives ErrNotReady while the bridge has no flows at all, as after a restart of ovs-vswitchd: then a missing
+// flow does not mean that an address has no load balancer. ovn-controller writes all flows at once.
+func (r *Reconciler) filled(ctx context.Context) error {
+	any := false
+	err := r.deps.Flows.Dump(ctx, r.cfg.Bridge, "table=0", func(string) { any = true })
+	if err == nil && !any {
+		return fmt.Errorf("bridge %s has no flows yet: %w", r.cfg.Bridge, reconcile.ErrNotReady)
+	}
+	return err
 }
 
 // zonePrefix begins the keys in which ovn-controller records what has which zone.
@@ -181,11 +199,11 @@ func zonesOf(db DB, name string) (zones map[int]bool, known bool) {
 	return zones, known
 }
 
-// connections are those to addresses whose load balancer has changed.
+// connections are those to addresses whose load balancer has changed, and at first all that a load balancer made.
 func (r *Reconciler) connections(ctx context.Context, zones map[int]bool, changed map[frontend]bool) (all []connection, err error) {
 	err = r.deps.Switch.Lines(ctx, func(line string) error {
 		c, ok := parseConnection(line)
-		if ok && zones[c.zone] && changed[c.frontend()] && (c.balanced() || c.missed()) {
+		if ok && zones[c.zone] && (changed[c.frontend()] && c.missed() || (changed[c.frontend()] || !r.looked) && c.balanced()) {
 			all = append(all, c)
 		}
 		return nil
@@ -196,14 +214,14 @@ func (r *Reconciler) connections(ctx context.Context, zones map[int]bool, change
 	return all, err
 }
 
-// forget flushes the connections to servers that are no endpoints any more, and those that were made before their
-// address had a load balancer. It keeps connections to addresses that no load balancer has, and all connections while
-// the tables are incomplete.
+// forget flushes the connections to servers that are no endpoints any more, also because their address has no load
+// balancer any more, and those that were made before their address had one.
 func (r *Reconciler) forget(ctx context.Context, all servers, connections []connection) error {
 	var errs []error
 	var gone []connection
 	for _, c := range connections {
-		if now, known := all[c.frontend()]; !known || now[c.server()] {
+		now, known := all[c.frontend()]
+		if !known || now[c.server()] || now == nil && !c.balanced() {
 			continue
 		}
 		_, err := r.deps.Switch.Call(ctx, "dpctl/flush-conntrack", fmt.Sprintf("zone=%d", c.zone), c.pattern())

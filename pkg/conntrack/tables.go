@@ -9,7 +9,7 @@ import (
 )
 
 // servers are those of addresses that are balanced. An address of which a group was
-// not there, or has changed meanwhile, is left out.
+// not there, or has changed meanwhile, is left out. One that no flow has is there with nil.
 type servers map[frontend]map[netip.AddrPort]bool
 
 // frontend is a balanced address.
@@ -76,6 +76,11 @@ func (r *reader) servers() servers {
 		}
 		if known {
 			servers[f] = all
+		}
+	}
+	for f := range r.asked {
+		if r.frontends[f] == nil {
+			servers[f] = nil
 		}
 	}
 	return servers
