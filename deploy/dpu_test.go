@@ -131,7 +131,7 @@ func TestDPUAgentFlags_LackNodeOnlyFlags(t *testing.T) {
 	}
 	known := flags(dpuManifests(t), "ovnkube-node-dpu")
 	missing := slices.DeleteFunc(flags(manifests(t), "ovnkube-node"), func(name string) bool { return slices.Contains(known, name) })
-	if want := []string{"--node-name", "--encap-ip", "--datapath", "--vf-pools", "--vf-resources", "--management-vf", "--gateway-vf", "--systemd-units", "--healthz-address"}; !slices.Equal(missing, want) {
+	if want := []string{"--node-name", "--uplink-forwarding", "--encap-ip", "--datapath", "--vf-pools", "--vf-resources", "--management-vf", "--gateway-vf", "--systemd-units", "--healthz-address"}; !slices.Equal(missing, want) {
 		t.Errorf("the DPU's agent lacks %v, and not just %v", missing, want)
 	}
 }

@@ -88,6 +88,7 @@ func register(f *pflag.FlagSet, c *agent.Config) {
 	f.IntVar(&c.Node.MTU, "mtu", 0, "MTU of pods; 0: the underlay's less the encapsulation")
 	f.StringVar(&c.Node.GatewayInterface, "gateway-interface", "", "uplink, or a bridge that has it; empty: the interface of the default route")
 	f.Var(parsed(&c.Node.NextHops, "", parseAddresses), "gateway-next-hop", "routers beyond the uplink, one of each family at most, with a comma between; empty: those of the default route at the uplink")
+	f.BoolVar(&c.Node.Forwards, "uplink-forwarding", false, "the host forwards packets of others from its uplink back to the uplink, as a router or VPN gateway with one interface does; false: such packets are dropped")
 	f.StringVar(&c.Node.SecondInterface, "exgw-interface", "", "NIC or bridge of a second external bridge, by which pods reach the networks there; empty: none")
 	f.StringVar(&c.Node.Datapath, "datapath", c.Node.Datapath, "where OVS forwards: system (kernel) or netdev (userspace)")
 	f.Var(parsed(&c.Node.EncapNetwork, "", parseNetwork), "encap-ip", "address at which tunnels end, or the network in which each node has this address; empty: the node's first address")

@@ -161,6 +161,18 @@ type PrimaryAddress struct {
 	IPv6 string `json:"ipv6"`
 }
 
+// PrimaryAddressOf has the last address of each family.
+func PrimaryAddressOf(addrs []netip.Prefix) (p PrimaryAddress) {
+	for _, addr := range addrs {
+		if IPv4.Has(addr.Addr()) {
+			p.IPv4 = addr.String()
+		} else {
+			p.IPv6 = addr.String()
+		}
+	}
+	return p
+}
+
 // ParseNodeSubnets reads NodeSubnetsKey for network. The legacy form, a string
 // in place of the list, is accepted. A network that is not named has no subnet.
 func ParseNodeSubnets(value, network string) ([]netip.Prefix, error) {

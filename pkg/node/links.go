@@ -112,6 +112,29 @@ func (s State) HostCIDRs() []netip.Prefix {
 	return slices.SortedFunc(maps.Keys(set), netip.Prefix.Compare)
 }
 
+// AddrsOf are the addresses of prefixes.
+func AddrsOf(prefixes []netip.Prefix) []netip.Addr {
+	var addrs []netip.Addr
+	for _, p := range prefixes {
+		addrs = append(addrs, p.Addr())
+	}
+	return addrs
+}
+
+// BridgedNICs are the NICs among the ports of bridges, sorted; ports are those of Open vSwitch, by name, with their
+// bridge. A device of Open vSwitch itself is no NIC, and neither are the ports of the integration bridge.
+func BridgedNICs(links map[string]netdev.Link, ports map[string]string) []string {
+	var nics []string
+	for port, bridge := range ports {
+		link, exists := links[port]
+		if exists && bridge != contract.IntegrationBridge && link.Type != "tun" && link.Type != "openvswitch" {
+			nics = append(nics, port)
+		}
+	}
+	slices.Sort(nics)
+	return nics
+}
+
 // PrepareLink sets what differs, and the link up.
 func PrepareLink(s State, name string, want netdev.Settings) []Step {
 	link := s.Links[name]

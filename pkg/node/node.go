@@ -25,6 +25,8 @@ type Config struct {
 	Network contract.Network
 	// Zone may have no service subnets: the node's own processes do not reach services then.
 	Zone contract.Zone
+	// Forwards says that the host forwards packets of others from its uplink back to the uplink on purpose.
+	Forwards bool
 }
 
 // IsMasquerade reports whether addr is a masquerade address.

@@ -188,6 +188,7 @@ mtu: {{ .mtu | toString | quote }}                          # of pods; 0: the un
 datapath: {{ .datapath | quote }}                # system: the kernel's openvswitch module; netdev: userspace
 gateway_interface: {{ .gatewayInterface | quote }}             # the uplink of nodes; empty: the interface of the default route
 gateway_next_hop: {{ .gatewayNextHop | quote }}              # the routers of that network, one of each family at most; empty: as the host's default route there says
+uplink_forwarding: {{ .uplinkForwarding | toString | quote }}          # true: the host forwards packets of others from its uplink back to the uplink; false: it drops them
 encap_ip: {{ .encapIP | quote }}                      # the tunnels' end: an address, or the network that each node has one of; empty: the node's
 exgw_interface: {{ .exgwInterface | quote }}                # NIC of a second external bridge, on nodes that have it; empty: none
 vf_pools: {{ .vfPools | quote }}                      # which VFs pods can request, in JSON; empty: all in switchdev mode, as ovn-offload.io/vf

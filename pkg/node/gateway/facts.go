@@ -99,7 +99,7 @@ func annotations(cfg Config, s State, g Gateway, encap netip.Addr, mtu int) (map
 	out := map[string]string{contract.NodeChassisIDKey: chassis, contract.NodeMTUKey: checkedMTU(s, mtu)}
 	for key, value := range map[string]any{
 		contract.NodeEncapIPsKey:       []netip.Addr{encap},
-		contract.NodePrimaryAddressKey: primaryAddress(addrs),
+		contract.NodePrimaryAddressKey: contract.PrimaryAddressOf(addrs),
 		contract.HostCIDRsKey:          s.HostCIDRs(),
 	} {
 		text, err := json.Marshal(value)
@@ -117,16 +117,4 @@ func checkedMTU(s State, mtu int) string {
 		return ""
 	}
 	return strconv.Itoa(mtu)
-}
-
-func primaryAddress(addrs []netip.Prefix) contract.PrimaryAddress {
-	var p contract.PrimaryAddress
-	for _, addr := range addrs {
-		if contract.IPv4.Has(addr.Addr()) {
-			p.IPv4 = addr.String()
-		} else {
-			p.IPv6 = addr.String()
-		}
-	}
-	return p
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/node"
 	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 	"github.com/ovn-offload/ovn-offload/pkg/node/masquerade"
+	"github.com/ovn-offload/ovn-offload/pkg/node/redirect"
 	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
@@ -62,9 +63,7 @@ func bridgeOf(cfg Config, s State, g Gateway) (flows.Bridge, error) {
 	for _, subnet := range cfg.Zone.MasqueradeSubnets {
 		w.Masquerade = append(w.Masquerade, subnet.Masked())
 	}
-	for _, own := range s.Addrs[hostLink(s, g)] {
-		w.Own = append(w.Own, own.Addr())
-	}
+	w.Own = node.AddrsOf(s.HostCIDRs())
 	return w, err
 }
 
@@ -124,6 +123,18 @@ func (s *Setup) takenBy(st State) []netip.Prefix {
 		taken = append(taken, flows.Single(addr))
 	}
 	return taken
+}
+
+// tableOf is what the node's nftables table depends on, where link has the node's addresses.
+func tableOf(cfg Config, s State, link string, services flows.Services) redirect.Node {
+	n := redirect.Node{Addresses: primary(cfg, s, link), Services: services, Gateway: link}
+	if cfg.Forwards {
+		n.Gateway = ""
+	}
+	if cfg.Datapath == DatapathUserspace {
+		n.Copied = node.BridgedNICs(s.Links, s.Ports)
+	}
+	return n
 }
 
 // services are also the ranges of their addresses; false until they are synced.

@@ -263,7 +263,7 @@ func (s *Setup) parts(ctx context.Context) (mtu int, annotated, err error) {
 		return 0, annotated, err
 	}
 	if synced {
-		annotated = errors.Join(annotated, s.deps.Redirect.Keep(ctx, primary(s.cfg, st, hostLink(st, g)), services))
+		annotated = errors.Join(annotated, s.deps.Redirect.Keep(ctx, tableOf(s.cfg, st, hostLink(st, g), services)))
 	}
 	if s.deps.Management == nil {
 		return mtu, annotated, nil

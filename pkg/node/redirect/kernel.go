@@ -4,12 +4,17 @@ import (
 	"encoding/binary"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/node/flows"
 )
 
 // content is what Keep compares of a table.
@@ -24,6 +29,45 @@ func (c *content) add(set string, key, value []string) {
 
 func (c content) equal(other content) bool {
 	return maps.Equal(c.rules, other.rules) && slices.Equal(slices.Sorted(slices.Values(c.elements)), slices.Sorted(slices.Values(other.elements)))
+}
+
+// targets are those of its maps.
+func (c content) targets() targets {
+	all := targets{}
+	var own []netip.Addr
+	for _, e := range c.elements {
+		if words := strings.Fields(e); strings.HasPrefix(e, ownSet) && len(words) == 2 {
+			own = append(own, addrsOf(words[1])...)
+		}
+	}
+	for _, e := range c.elements {
+		words := strings.Fields(e)
+		at := own
+		switch {
+		case strings.HasPrefix(e, nodePortMap) && len(words) == 5:
+		case strings.HasPrefix(e, externalMap) && len(words) == 6:
+			at, words = addrsOf(words[1]), words[1:]
+		default:
+			continue
+		}
+		target, err := netip.ParseAddrPort(net.JoinHostPort(words[3], words[4]))
+		port, portErr := strconv.ParseUint(words[2], 10, 16)
+		for _, addr := range at {
+			if err == nil && portErr == nil && contract.FamilyOf(addr).Has(target.Addr()) {
+				all[place{flows.Protocol(words[1]), netip.AddrPortFrom(addr, uint16(port))}] = target
+			}
+		}
+	}
+	return all
+}
+
+// addrsOf is one address, or none if the text is no address.
+func addrsOf(text string) []netip.Addr {
+	addr, err := netip.ParseAddr(text)
+	if err != nil {
+		return nil
+	}
+	return []netip.Addr{addr}
 }
 
 // readKernel reads the table by netlink: each pass of the gateway looks at it, and knftables runs nft for each set and chain.
@@ -64,6 +108,9 @@ func readKernel() (content, error) {
 		}
 		for _, e := range elements {
 			key, value := elementWords(e.Key, e.Val)
+			if set.Name == gatewaySet || set.Name == uplinkSet {
+				key = []string{strconv.Quote(unix.ByteSliceToString(e.Key))}
+			}
 			have.add(set.Name, key, value)
 		}
 	}

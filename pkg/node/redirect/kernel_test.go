@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/netip"
 	"testing"
 
 	"sigs.k8s.io/knftables"
@@ -27,7 +26,7 @@ func TestReadKernel_IsWhatNFTWrote(t *testing.T) {
 		table.nft = writes
 		keep := func(when string, want int) error {
 			writes.n = 0
-			err := table.Keep(t.Context(), []netip.Prefix{nodeV4, nodeV6}, redirectedPorts)
+			err := table.Keep(t.Context(), nodeOf(redirectedPorts, nodeV4, nodeV6))
 			if err == nil && writes.n != want {
 				have, readErr := readKernel()
 				err = errors.Join(fmt.Errorf("%s: written %d times, want %d: %+v", when, writes.n, want, have), readErr)

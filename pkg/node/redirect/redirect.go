@@ -1,4 +1,5 @@
-// Package redirect leads a node's own processes to services and host ports.
+// Package redirect leads a node's own processes to services and host ports, and drops what the
+// node's kernel must not take: its nftables table has all of this.
 //
 // A process of the node that asks for a node port, or another port of a service or a
 // pod, at the node's own address never leaves the host's kernel. There it is turned
@@ -14,6 +15,11 @@
 // comes by that port for a loopback address is dropped, because only the node itself may
 // use that address.
 //
+// What enters by the gateway bridge does not leave by it again, or a packet to an address of a
+// load balancer that nothing takes would go in a circle between the node and the router until
+// its TTL ends. With the userspace datapath the kernel gets a copy of each packet of an uplink,
+// beside the one that the bridge gives it. A copy for an address that the uplink has not is dropped.
+//
 // Place in the data flow: pkg/node/gateway's pass -> Keep -> nftables, one setting of
 // the kernel, and conntrack entries of the time before.
 package redirect
@@ -25,8 +31,10 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"slices"
+	"strconv"
 	"time"
 
 	"sigs.k8s.io/knftables"
@@ -49,6 +57,9 @@ const (
 	timeout = 30 * time.Second
 
 	loopbackInChain, loopbackOutChain = "loopback-in", "loopback-out"
+	forwardChain, uplinkChain         = "forward", "uplink-in"
+	// gatewaySet has the link of which nothing is forwarded to itself, uplinkSet the links whose packets are copies.
+	gatewaySet, uplinkSet = "gateway", "uplinks"
 	// routeLocalnet lets packets of loopback addresses pass a link.
 	routeLocalnet = "net/ipv4/conf/" + node.ManagementInterface + "/route_localnet"
 )
@@ -61,6 +72,17 @@ type Host interface {
 	Forget(stale func(protocol string, client, asked, server netip.AddrPort) bool) (int, error)
 }
 
+// Node is what the table depends on.
+type Node struct {
+	// Addresses are those at which node ports answer.
+	Addresses []netip.Prefix
+	Services  flows.Services
+	// Gateway is the link of which nothing is forwarded to itself; "": the host forwards on purpose.
+	Gateway string
+	// Copied are the links whose packets a bridge of the userspace datapath takes as well.
+	Copied []string
+}
+
 // Table is the nftables table of the node; of one goroutine. A nil Table does nothing.
 type Table struct {
 	nft  knftables.Interface
@@ -69,6 +91,8 @@ type Table struct {
 	log  *slog.Logger
 	// misled says that connections to node ports may have to be forgotten.
 	misled bool
+	// former are the targets that the table had before.
+	former targets
 }
 
 // New is nil on a kernel without nftables: all that it costs is the node's own
@@ -79,7 +103,7 @@ func New(host Host, log *slog.Logger) *Table {
 		log.Warn("no nftables: processes of the node do not reach node ports at the node", "error", err)
 		return nil
 	}
-	return &Table{nft: nft, read: readKernel, host: host, log: log}
+	return &Table{nft: nft, read: readKernel, host: host, log: log, former: targets{}}
 }
 
 // redirects are the elements of one family.
@@ -116,29 +140,42 @@ func planRedirects(addrs []netip.Prefix, services flows.Services) []redirects {
 	return all
 }
 
-// misled gives which connections of the node's own processes the table would lead
-// elsewhere, had it been there when they began: the kernel asks it only then. One of UDP
-// that goes on lasts for ever, and so does one of TCP that no server answers.
-func misled(addrs []netip.Prefix, services flows.Services) func(protocol string, client, asked, server netip.AddrPort) bool {
-	type place struct {
-		flows.Protocol
-		at netip.AddrPort
-	}
-	targets := map[place]netip.AddrPort{}
+// place is where a process of the node asks.
+type place struct {
+	flows.Protocol
+	at netip.AddrPort
+}
+
+// targets are those to which the table leads, by place.
+type targets map[place]netip.AddrPort
+
+// targetsOf are those of the node's services at its addresses.
+func targetsOf(addrs []netip.Prefix, services flows.Services) targets {
+	all := targets{}
 	for _, own := range addrs {
 		for _, p := range services.NodePorts {
 			if target := flows.OfFamily(own.Addr(), p.Targets); target.IsValid() {
-				targets[place{p.Protocol, netip.AddrPortFrom(own.Addr(), p.Port.Port)}] = target
+				all[place{p.Protocol, netip.AddrPortFrom(own.Addr(), p.Port.Port)}] = target
 			}
 		}
 	}
 	for _, e := range services.Redirected(addrs) {
-		targets[place{e.Protocol, netip.AddrPortFrom(e.Addr, e.Port.Port)}] = e.Target
+		all[place{e.Protocol, netip.AddrPortFrom(e.Addr, e.Port.Port)}] = e.Target
 	}
+	return all
+}
+
+// misled gives which connections of the node's own processes the table would lead
+// elsewhere, had it been there when they began, and which to a former target it would not
+// lead at all: the kernel asks it only then. One of UDP that goes on lasts for ever, and so
+// does one of TCP that no server answers.
+func misled(addrs []netip.Prefix, now, former targets) func(protocol string, client, asked, server netip.AddrPort) bool {
 	return func(protocol string, client, asked, server netip.AddrPort) bool {
-		target, ok := targets[place{flows.Protocol(protocol), asked}]
+		at := place{flows.Protocol(protocol), asked}
+		target, leads := now[at]
+		was, led := former[at]
 		ours := client.Addr().IsLoopback() || slices.ContainsFunc(addrs, func(own netip.Prefix) bool { return own.Addr() == client.Addr() })
-		return ok && server != target && ours
+		return ours && (leads && server != target || !leads && led && server == was)
 	}
 }
 
@@ -150,38 +187,47 @@ func element(in string, p flows.Port, target netip.AddrPort, at ...string) *knft
 	}
 }
 
-// Keep makes the kernel's table lead to services at the node's addresses; the table is
-// looked at each time.
-func (t *Table) Keep(ctx context.Context, addrs []netip.Prefix, services flows.Services) error {
+// Keep makes the kernel's table that of the node; the table is looked at each time.
+func (t *Table) Keep(ctx context.Context, n Node) error {
 	if t == nil {
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	services = services.At(addrs)
-	want := planRedirects(addrs, services)
-	same, err := t.redirected(want)
-	if err != nil {
+	n.Services = n.Services.At(n.Addresses)
+	if err := t.write(ctx, n); err != nil {
 		return err
 	}
-	if !same {
-		if err := t.nft.Run(ctx, redirectTable(t.nft, want)); err != nil {
-			return fmt.Errorf("writing nftables table %s: %w", tableName, err)
-		}
-		t.misled = true
-	}
-	if err := t.localnet(len(services.HostPorts) > 0); err != nil {
+	if err := t.localnet(len(n.Services.HostPorts) > 0); err != nil {
 		return err
 	}
 	if !t.misled {
 		return nil
 	}
-	ended, err := t.host.Forget(misled(addrs, services))
+	ended, err := t.host.Forget(misled(n.Addresses, targetsOf(n.Addresses, n.Services), t.former))
 	if err != nil {
 		return fmt.Errorf("connections to node ports and external addresses: %w", err)
 	}
-	t.misled = false
+	t.misled, t.former = false, targets{}
 	t.log.Info("node ports and external addresses of the node's own processes", "table", tableName, "ended", ended)
+	return nil
+}
+
+// write writes the table if the kernel has another one, whose targets it keeps: connections to them may have to end.
+func (t *Table) write(ctx context.Context, n Node) error {
+	want := planRedirects(n.Addresses, n.Services)
+	have, err := t.read()
+	if err != nil {
+		return fmt.Errorf("reading nftables table %s: %w", tableName, err)
+	}
+	if have.equal(wanted(n, want)) {
+		return nil
+	}
+	if err := t.nft.Run(ctx, table(t.nft, n, want)); err != nil {
+		return fmt.Errorf("writing nftables table %s: %w", tableName, err)
+	}
+	maps.Copy(t.former, have.targets())
+	t.misled = true
 	return nil
 }
 
@@ -215,55 +261,76 @@ func (t *Table) localnet(on bool) error {
 	return nil
 }
 
-// redirected says whether the kernel's table is the wanted one.
-func (t *Table) redirected(want []redirects) (bool, error) {
-	have, err := t.read()
-	if err != nil {
-		return false, fmt.Errorf("reading nftables table %s: %w", tableName, err)
+// wanted is the content of the wanted table.
+func wanted(n Node, want []redirects) content {
+	c := content{rules: map[string]int{
+		redirectChain: redirectRules * len(want), loopbackInChain: 1, loopbackOutChain: 1,
+		forwardChain: 1, uplinkChain: min(len(n.Copied), 1),
+	}}
+	for _, e := range slices.Concat(n.links(), elementsOf(want)) {
+		c.add(cmp.Or(e.Set, e.Map), e.Key, e.Value)
 	}
-	wanted := content{rules: map[string]int{redirectChain: redirectRules * len(want), loopbackInChain: 1, loopbackOutChain: 1}}
-	for _, r := range want {
-		for _, e := range slices.Concat(r.own, r.ports, r.external) {
-			wanted.add(cmp.Or(e.Set, e.Map), e.Key, e.Value)
-		}
-	}
-	return have.equal(wanted), nil
+	return c
 }
 
-// redirectTable replaces the whole table in one transaction.
-func redirectTable(nft knftables.Interface, want []redirects) *knftables.Transaction {
+// links are the elements that name links.
+func (n Node) links() []*knftables.Element {
+	var all []*knftables.Element
+	if n.Gateway != "" {
+		all = append(all, &knftables.Element{Set: gatewaySet, Key: []string{strconv.Quote(n.Gateway)}})
+	}
+	for _, link := range n.Copied {
+		all = append(all, &knftables.Element{Set: uplinkSet, Key: []string{strconv.Quote(link)}})
+	}
+	return all
+}
+
+func elementsOf(want []redirects) []*knftables.Element {
+	var all []*knftables.Element
+	for _, r := range want {
+		all = slices.Concat(all, r.own, r.ports, r.external)
+	}
+	return all
+}
+
+// table replaces the whole table in one transaction.
+func table(nft knftables.Interface, n Node, want []redirects) *knftables.Transaction {
 	tx := nft.NewTransaction()
 	tx.Add(&knftables.Table{})
 	tx.Delete(&knftables.Table{})
 	tx.Add(&knftables.Table{})
-	tx.Add(&knftables.Chain{
-		Name: redirectChain, Type: knftables.PtrTo(knftables.NATType),
-		Hook: knftables.PtrTo(knftables.OutputHook), Priority: knftables.PtrTo(knftables.DNATPriority),
-	})
-	tx.Add(&knftables.Chain{
-		Name: loopbackInChain, Type: knftables.PtrTo(knftables.FilterType),
-		Hook: knftables.PtrTo(knftables.PreroutingHook), Priority: knftables.PtrTo(knftables.RawPriority),
-	})
-	tx.Add(&knftables.Chain{
-		Name: loopbackOutChain, Type: knftables.PtrTo(knftables.NATType),
-		Hook: knftables.PtrTo(knftables.PostroutingHook), Priority: knftables.PtrTo(knftables.SNATPriority),
-	})
+	addChain(tx, redirectChain, knftables.NATType, knftables.OutputHook, knftables.DNATPriority)
+	addChain(tx, loopbackInChain, knftables.FilterType, knftables.PreroutingHook, knftables.RawPriority)
+	addChain(tx, loopbackOutChain, knftables.NATType, knftables.PostroutingHook, knftables.SNATPriority)
+	addChain(tx, forwardChain, knftables.FilterType, knftables.ForwardHook, knftables.FilterPriority)
+	addChain(tx, uplinkChain, knftables.FilterType, knftables.PreroutingHook, knftables.RawPriority)
+	for _, set := range []string{gatewaySet, uplinkSet} {
+		tx.Add(&knftables.Set{Name: set, Type: "ifname"})
+	}
 	const loopback = "127.0.0.0/8"
-	tx.Add(&knftables.Rule{Chain: loopbackInChain, Rule: knftables.Concat("iifname", node.ManagementInterface, "ip daddr", loopback, "drop")})
-	tx.Add(&knftables.Rule{Chain: loopbackOutChain, Rule: knftables.Concat("oifname", node.ManagementInterface, "ip saddr", loopback, "masquerade")})
+	rule := func(chain string, words ...any) {
+		tx.Add(&knftables.Rule{Chain: chain, Rule: knftables.Concat(words...)})
+	}
+	rule(loopbackInChain, "iifname", node.ManagementInterface, "ip daddr", loopback, "drop")
+	rule(loopbackOutChain, "oifname", node.ManagementInterface, "ip saddr", loopback, "masquerade")
+	rule(forwardChain, "iifname", "@"+gatewaySet, "oifname", "@"+gatewaySet, "drop")
+	if len(n.Copied) > 0 {
+		// Broadcast and multicast pass: while the uplink has the node's addresses, it needs them.
+		rule(uplinkChain, "iifname", "@"+uplinkSet, "fib daddr . iif type unicast", "drop")
+	}
 	for _, r := range want {
 		tx.Add(&knftables.Set{Name: ownSet + r.ip, Type: r.addr})
 		tx.Add(&knftables.Map{Name: nodePortMap + r.ip, Type: "inet_proto . inet_service : " + r.addr + " . inet_service"})
 		tx.Add(&knftables.Map{Name: externalMap + r.ip, Type: r.addr + " . inet_proto . inet_service : " + r.addr + " . inet_service"})
-		for _, e := range slices.Concat(r.own, r.ports, r.external) {
-			tx.Add(e)
-		}
-		tx.Add(&knftables.Rule{Chain: redirectChain, Rule: knftables.Concat(
-			r.ip, "daddr", "@"+ownSet+r.ip, "dnat", r.ip, "to", "meta l4proto . th dport", "map", "@"+nodePortMap+r.ip,
-		)})
-		tx.Add(&knftables.Rule{Chain: redirectChain, Rule: knftables.Concat(
-			"dnat", r.ip, "to", r.ip, "daddr . meta l4proto . th dport", "map", "@"+externalMap+r.ip,
-		)})
+		rule(redirectChain, r.ip, "daddr", "@"+ownSet+r.ip, "dnat", r.ip, "to", "meta l4proto . th dport", "map", "@"+nodePortMap+r.ip)
+		rule(redirectChain, "dnat", r.ip, "to", r.ip, "daddr . meta l4proto . th dport", "map", "@"+externalMap+r.ip)
+	}
+	for _, e := range slices.Concat(n.links(), elementsOf(want)) {
+		tx.Add(e)
 	}
 	return tx
+}
+
+func addChain(tx *knftables.Transaction, name string, of knftables.BaseChainType, hook knftables.BaseChainHook, at knftables.BaseChainPriority) {
+	tx.Add(&knftables.Chain{Name: name, Type: &of, Hook: &hook, Priority: &at})
 }
