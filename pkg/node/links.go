@@ -127,7 +127,9 @@ func BridgedNICs(links map[string]netdev.Link, ports map[string]string) []string
 	var nics []string
 	for port, bridge := range ports {
 		link, exists := links[port]
-		if exists && bridge != contract.IntegrationBridge && link.Type != "tun" && link.Type != "openvswitch" {
+		// The userspace datapath makes its own devices as TAPs, whose kind the kernel and netlink libraries call differently.
+		internal := port == bridge || slices.Contains([]string{"openvswitch", "tun", "tuntap"}, link.Type)
+		if exists && bridge != contract.IntegrationBridge && !internal {
 			nics = append(nics, port)
 		}
 	}

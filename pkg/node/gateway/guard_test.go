@@ -14,12 +14,12 @@ import (
 // the host forwards on purpose, and with the userspace datapath the NICs of all bridges but the integration bridge.
 func TestTableOf_NamesGatewayAndCopiedNICs(t *testing.T) {
 	links := map[string]netdev.Link{
-		"eth0": {}, "breth0": {Type: "tun"}, "eth1": {Type: "veth"}, "br-data": {Type: "tun"}, "pod1": {Type: "veth"}, "kernel": {Type: "openvswitch"},
+		"eth0": {}, "breth0": {}, "eth1": {Type: "veth"}, "br-data": {Type: "tun"}, "vlan": {Type: "tuntap"}, "pod1": {Type: "veth"}, "kernel": {Type: "openvswitch"},
 	}
 	s := State{
 		State: node.State{Links: links, Addrs: map[string][]netip.Prefix{"breth0": {netip.MustParsePrefix("172.18.0.2/16")}}},
 		Ports: map[string]string{
-			"eth0": "breth0", "breth0": "breth0", "eth1": "br-data", "br-data": "br-data", "pod1": "br-int", "kernel": "br-data", "absent": "breth0",
+			"eth0": "breth0", "breth0": "breth0", "eth1": "br-data", "br-data": "br-data", "pod1": "br-int", "kernel": "br-data", "absent": "breth0", "vlan": "breth0",
 		},
 	}
 	cfg := newBench(t).cfg
