@@ -207,11 +207,7 @@ func requested(pod *corev1.Pod, resources []string) (resource, initial string) {
 	if pod == nil {
 		return "", ""
 	}
-	ends := func(c corev1.Container) bool {
-		return c.RestartPolicy == nil || *c.RestartPolicy != corev1.ContainerRestartPolicyAlways
-	}
-	sidecars := slices.DeleteFunc(slices.Clone(pod.Spec.InitContainers), ends)
-	if resource, _ := limited(slices.Concat(pod.Spec.Containers, sidecars), resources); resource != "" {
+	if resource, _ := limited(contract.RunningContainers(pod), resources); resource != "" {
 		return resource, ""
 	}
 	return limited(pod.Spec.InitContainers, resources)

@@ -2,6 +2,7 @@ package contract
 
 import (
 	"net/netip"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -16,6 +17,18 @@ func Completed(pod *corev1.Pod) bool {
 // node. A pod that is being deleted still wants it until it is completed or gone.
 func WantsNetwork(pod *corev1.Pod) bool {
 	return !pod.Spec.HostNetwork && pod.Spec.NodeName != "" && !Completed(pod)
+}
+
+// RunningContainers are the containers of a pod that run beside each other, and so may have ports: all containers, then the
+// init containers that run on as sidecars.
+func RunningContainers(pod *corev1.Pod) []corev1.Container {
+	all := slices.Clone(pod.Spec.Containers)
+	for _, c := range pod.Spec.InitContainers {
+		if c.RestartPolicy != nil && *c.RestartPolicy == corev1.ContainerRestartPolicyAlways {
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // HostPort says where a container's port answers on its node: at one address, or, the

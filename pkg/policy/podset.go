@@ -150,10 +150,9 @@ func (s Selection) String() string {
 // Has says that an address of a pod of the set counts.
 func (s *PodSet) Has(addr netip.Addr) bool { return s.Within.contains(addr) }
 
-// Number is the number of the set's named port in a pod, 0 when it has none. A
-// sidecar is an init container whose ports count as well.
+// Number is the number of the set's named port in a pod, 0 when it has none.
 func (s *PodSet) Number(pod *corev1.Pod) int32 {
-	for _, c := range slices.Concat(pod.Spec.Containers, pod.Spec.InitContainers) {
+	for _, c := range contract.RunningContainers(pod) {
 		for _, p := range c.Ports {
 			if p.Name == s.Port.Name && protocolOf(p.Protocol) == s.Port.Protocol {
 				return p.ContainerPort

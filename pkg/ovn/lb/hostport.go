@@ -2,7 +2,6 @@ package lb
 
 import (
 	"net/netip"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -16,7 +15,7 @@ import (
 // the node's addresses on the gateway bridge, or at those that the pod names.
 func HostPorts(net contract.Network, zone contract.Zone, pod *corev1.Pod, own []netip.Addr, network *contract.PodNetwork) []ovsdb.Row {
 	vips := map[corev1.Protocol]map[string]string{}
-	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for _, container := range contract.RunningContainers(pod) {
 		for _, port := range container.Ports {
 			for _, at := range hostAddresses(port, own) {
 				behind, ok := contract.FamilyOf(at).Pick(network.Addresses)
