@@ -1,6 +1,7 @@
 package mirror
 
 import (
+	"cmp"
 	"maps"
 	"strings"
 
@@ -47,7 +48,7 @@ func mirrored(some []discoveryv1.EndpointSlice) (out []*discoveryv1.EndpointSlic
 func copyOf(source *discoveryv1.EndpointSlice, network string) *discoveryv1.EndpointSlice {
 	out := &discoveryv1.EndpointSlice{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: source.Namespace, GenerateName: strings.ReplaceAll(network, "_", "-") + "-" + source.Name + "-",
+			Namespace: source.Namespace, GenerateName: nameOf(network) + "-" + source.Name + "-",
 			Labels: map[string]string{discoveryv1.LabelManagedBy: controllerName, serviceLabel: source.Labels[discoveryv1.LabelServiceName]},
 			Annotations: map[string]string{
 				networkKey: network, sourceKey: source.Name, sourceVersionKey: source.ResourceVersion,
@@ -65,6 +66,17 @@ func copyOf(source *discoveryv1.EndpointSlice, network string) *discoveryv1.Endp
 		}
 	}
 	return out
+}
+
+// nameOf is the name of a network as a part of an object's name: in lower case, with '-' for what is no letter or digit.
+func nameOf(network string) string {
+	name := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(network))
+	return cmp.Or(strings.Trim(name, "-"), "network")
 }
 
 // update is the present copy with what is wanted, and whether this is something else. Labels and annotations of others
