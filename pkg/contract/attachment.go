@@ -165,6 +165,7 @@ func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 	}
 	var out []Attachment
 	count, taken, led := map[string]int{}, map[string]bool{"eth0": true, "lo": true}, map[Family]bool{}
+	ports := map[string]string{}
 	for i, s := range append(selections, nodus...) {
 		annotation, position := NetworksKey, i+1
 		if i >= len(selections) {
@@ -186,6 +187,12 @@ func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 		}
 		a.Index = count[a.NAD]
 		count[a.NAD]++
+		port := Network{Name: a.Key()}.PodPort(pod.Namespace, pod.Name)
+		if other := ports[port]; other != "" {
+			return nil, fmt.Errorf("annotation %s: network %d: the pod's ports on %s and %s would have one name in OVN, where '-', '/' and '.' are one "+
+				"character: give one of the NetworkAttachmentDefinitions another name", annotation, position, other, a.Key())
+		}
+		ports[port] = a.Key()
 		out = append(out, a)
 	}
 	if len(out) == 0 {
