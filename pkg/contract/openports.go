@@ -13,9 +13,18 @@ type OpenPort struct {
 	Port     int    `json:"port"`
 }
 
-// ParseOpenPorts reads OpenPortsKey, without repeated elements.
+// maxOpenPorts is the number of different elements that OpenPortsKey may have, and maxOpenPortsSize the number of bytes.
+const (
+	maxOpenPorts     = 100
+	maxOpenPortsSize = 16 << 10
+)
+
+// ParseOpenPorts reads OpenPortsKey, without repeated elements. More than 100 of them are an error.
 func ParseOpenPorts(value string) ([]OpenPort, error) {
 	var all, out []OpenPort
+	if len(value) > maxOpenPortsSize {
+		return nil, fmt.Errorf("annotation %s: it has %d bytes, and may have %d", OpenPortsKey, len(value), maxOpenPortsSize)
+	}
 	if err := yaml.UnmarshalStrict([]byte(value), &all); err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", OpenPortsKey, err)
 	}
@@ -30,6 +39,9 @@ func ParseOpenPorts(value string) ([]OpenPort, error) {
 		}
 		if !slices.Contains(out, p) {
 			out = append(out, p)
+		}
+		if len(out) > maxOpenPorts {
+			return nil, fmt.Errorf("annotation %s: it has more than %d ports", OpenPortsKey, maxOpenPorts)
 		}
 	}
 	return out, nil

@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -24,6 +25,27 @@ func TestParseOpenPorts_OfEachForm(t *testing.T) {
 	} {
 		if ports, err := ParseOpenPorts(value); err == nil || ports != nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, %v, want an error with %q", value, ports, err, want)
+		}
+	}
+}
+
+// TestParseOpenPorts_AreBounded: 100 ports are a list, of which repeated ones do not count. One more, or a longer text, opens none.
+func TestParseOpenPorts_AreBounded(t *testing.T) {
+	list := func(n int) string {
+		var elements []string
+		for i := range n {
+			elements = append(elements, fmt.Sprintf("{protocol: tcp, port: %d}", 1+i), "{protocol: tcp, port: 1}")
+		}
+		return "[" + strings.Join(elements, ", ") + "]"
+	}
+	if ports, err := ParseOpenPorts(list(100)); err != nil || len(ports) != 100 {
+		t.Errorf("100 ports: %d, %v", len(ports), err)
+	}
+	for value, want := range map[string]string{
+		list(101): "it has more than 100 ports", "[]" + strings.Repeat(" ", 16<<10): "it has 16386 bytes, and may have 16384",
+	} {
+		if ports, err := ParseOpenPorts(value); err == nil || ports != nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%d ports, %v, want an error with %q", len(ports), err, want)
 		}
 	}
 }
