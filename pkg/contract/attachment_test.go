@@ -67,6 +67,8 @@ func TestAttachments_Refused(t *testing.T) {
 		"a@interface-too-long":               "cannot be the name of an interface",
 		"a@eth0":                             "interface eth0 is taken already",
 		"a@x,b@x":                            "network 2: interface x is taken already",
+		"a/b-c,a-b/c":                        "network 2: the pod's ports on a/b-c and a-b/c would have one name",
+		"nad,nad,nad.1":                      "network 3: the pod's ports on red/nad/1 and red/nad.1 would have one name",
 		`[{"name":"a","ips":["10.1"]}]`:      `ips: "10.1" is not an IP address`,
 		`[{"name":"a","ips":["224.0.0.1"]}]`: "cannot be the address of an interface",
 		`[{"name":"a","ips":["::ffff:10.0.0.1"]}]`:                                              "cannot be the address of an interface",
