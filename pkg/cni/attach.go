@@ -261,13 +261,11 @@ func (a *iface) addVeth(ns PodLinks, known bool) error {
 	err = a.Host.AddVeth(netdev.Veth{
 		Name: name, Alias: alias(made), MTU: a.mtu,
 		Peer: netdev.Peer{Path: a.req.Netns, Name: a.name, MAC: []byte(a.network.MAC)},
+		// With the userspace datapath the host's stack sees what the pod sends, too.
+		Near: netdev.Settings{NoLinkLocal: true, NoARP: true, State: netdev.Up},
 	})
 	if errors.Is(err, netdev.ErrExists) {
 		return fail(CodeTaken, "attach: %s exists already in %s", a.name, a.req.Netns)
-	}
-	if err == nil {
-		// With the userspace datapath the host's stack sees what the pod sends, too.
-		err = a.Host.SetLink(name, netdev.Settings{NoLinkLocal: true, NoARP: true, State: netdev.Up})
 	}
 	if err != nil {
 		return fail(CodeAttach, "attach: %v", err)

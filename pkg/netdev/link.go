@@ -52,11 +52,12 @@ type Link struct {
 	LACP *LACP
 }
 
-// Veth asks for a pair of links. MTU goes to both ends; the MAC of the near end is the kernel's choice.
+// Veth asks for a pair of links. MTU goes to both ends; Near is for the near one, whose MAC is the kernel's choice.
 type Veth struct {
 	Name, Alias string
 	MTU         int
 	Peer        Peer
+	Near        Settings
 }
 
 // Peer is the far end of a pair: it is made inside the namespace at Path and never appears in another one.
@@ -118,12 +119,11 @@ func (n *NS) Links() ([]Link, error) {
 	return links, nil
 }
 
-// dumpLinks is the library's LinkList without the VFs of each PF, as openHandle says.
+// dumpLinks is the library's LinkList without the VFs of each PF, on a socket of its own: an ADD lists no links.
 func (n *NS) dumpLinks() ([]Link, error) {
 	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
-	request.Sockets = n.links
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	answers, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	answers, err := n.RouteRequest(request, unix.RTM_NEWLINK)
 	if err != nil {
 		return nil, err
 	}
@@ -138,8 +138,8 @@ func (n *NS) dumpLinks() ([]Link, error) {
 	return links, nil
 }
 
-// AddVeth makes a pair with both ends named and addressed, in one message; only the alias comes after it, for the
-// kernel ignores it in a new link. A name in use at either end is ErrExists.
+// AddVeth makes a pair with both ends named and addressed, in one message; alias and settings come after it, for the
+// kernel ignores them in a new link. A name in use at either end is ErrExists. A pair without its settings is removed.
 func (n *NS) AddVeth(v Veth) error {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.MTU = v.Name, v.MTU
@@ -160,7 +160,8 @@ func (n *NS) AddVeth(v Veth) error {
 	if err != nil {
 		return fmt.Errorf("adding veth %s with peer %s: %w", v.Name, v.Peer.Name, err)
 	}
-	if err := n.SetLink(v.Name, Settings{Alias: v.Alias}); err != nil {
+	v.Near.Alias = v.Alias
+	if err := set(link, n, v.Near); err != nil {
 		return errors.Join(err, n.DeleteLink(v.Name))
 	}
 	return nil
@@ -172,6 +173,11 @@ func (n *NS) SetLink(name string, s Settings) error {
 	if err != nil {
 		return err
 	}
+	return set(l, n, s)
+}
+
+// set is SetLink of a link that has its index.
+func set(l netlink.Link, n *NS, s Settings) error {
 	h := n.handle
 	steps := []struct {
 		what string
@@ -194,7 +200,7 @@ func (n *NS) SetLink(name string, s Settings) error {
 			continue
 		}
 		if err := step.set(); err != nil {
-			return fmt.Errorf("setting %s of link %s: %w", step.what, name, err)
+			return fmt.Errorf("setting %s of link %s: %w", step.what, l.Attrs().Name, err)
 		}
 	}
 	return nil
@@ -217,8 +223,7 @@ func (n *NS) DeleteLink(name string) error {
 	if err != nil {
 		return err
 	}
-	err = n.handle.LinkDel(l)
-	if err != nil && !errors.Is(err, unix.ENODEV) {
+	if err = n.handle.LinkDel(l); err != nil && !errors.Is(err, unix.ENODEV) {
 		return fmt.Errorf("deleting link %s: %w", name, err)
 	}
 	return nil

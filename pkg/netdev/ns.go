@@ -19,7 +19,6 @@ import (
 // NS is one network namespace. It is safe for concurrent use.
 type NS struct {
 	handle *netlink.Handle
-	links  map[int]*nl.SocketHandle // for the list of links, which the library cannot ask for without VFs
 	ns     netns.NsHandle
 	own    bool // the process's own namespace: no thread has to enter it
 }
@@ -43,10 +42,6 @@ func Open(path string) (*NS, error) {
 	n := &NS{ns: ns, own: path == ""}
 	if n.handle, err = openHandle(ns, unix.NETLINK_ROUTE); err != nil {
 		_ = ns.Close()
-		return nil, fmt.Errorf("entering namespace %q: %w", path, err)
-	}
-	if n.links, err = openSocket(ns, unix.NETLINK_ROUTE); err != nil {
-		_, _ = n.handle.Close(), ns.Close()
 		return nil, fmt.Errorf("entering namespace %q: %w", path, err)
 	}
 	return n, nil
@@ -82,7 +77,7 @@ func Same(path string) bool {
 
 // Close gives the namespace and its sockets back.
 func (n *NS) Close() error {
-	return errors.Join(n.handle.Close(), n.links[unix.NETLINK_ROUTE].Close(), n.ns.Close())
+	return errors.Join(n.handle.Close(), n.ns.Close())
 }
 
 // Sysctl writes a value such as "2" to a path such as net/ipv4/conf/eth0/rp_filter, if it differs.

@@ -45,7 +45,9 @@ func (n *FakeNS) AddVeth(v netdev.Veth) error {
 		if nearErr == nil || farErr == nil {
 			return fmt.Errorf("adding veth %s with peer %s: %w", v.Name, v.Peer.Name, netdev.ErrExists)
 		}
-		a := n.fake.add(near, netdev.Link{Name: v.Name, Type: "veth", MTU: v.MTU, Alias: v.Alias})
+		a := n.fake.add(near, netdev.Link{
+			Name: v.Name, Type: "veth", MTU: v.MTU, Alias: v.Alias, NoARP: v.Near.NoARP, Up: v.Near.State == netdev.Up,
+		})
 		b := n.fake.add(far, netdev.Link{Name: v.Peer.Name, Type: "veth", MTU: v.MTU, MAC: v.Peer.MAC})
 		a.peer, b.peer = b, a
 		return nil
