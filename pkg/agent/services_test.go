@@ -24,7 +24,8 @@ func TestServices_RecordWhichHaveNoEndpointHere(t *testing.T) {
 	set := fake.NewClientset()
 	for i, name := range []string{"here", "draining", "away", "cluster", "closed", "far"} {
 		service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: name}, Spec: corev1.ServiceSpec{
-			Type: corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
+			ClusterIPs: []string{"10.96.0.1"},
+			Type:       corev1.ServiceTypeLoadBalancer, ExternalTrafficPolicy: corev1.ServiceExternalTrafficPolicyLocal,
 			HealthCheckNodePort: int32(31000 + i), Ports: []corev1.ServicePort{{Port: 80, NodePort: int32(30000 + i)}},
 		}}
 		on, ready := map[bool]string{true: "m", false: "n"}[name == "away" || name == "far"], name != "draining"

@@ -79,6 +79,19 @@ func Links(masquerade netip.Prefix) netip.Prefix {
 	return netip.PrefixFrom(first, first.BitLen()-14)
 }
 
+// TransitAddress is the gateway router's address on a node's link. Its subnet has the links of all nodes and the addresses
+// of all networks, and also MasqueradeHosts.
+func TransitAddress(link netip.Prefix) netip.Prefix {
+	return netip.PrefixFrom(link.Addr(), link.Addr().BitLen()-primaryBits)
+}
+
+// MasqueradeHosts are the first addresses of a masquerade subnet, which nodes have between themselves and their gateway
+// routers.
+func MasqueradeHosts(masquerade netip.Prefix) netip.Prefix {
+	first := masquerade.Masked().Addr()
+	return netip.PrefixFrom(first, first.BitLen()-12)
+}
+
 // AddressAt is the address at an offset from the network address of subnet.
 func AddressAt(subnet netip.Prefix, offset uint64) netip.Addr {
 	bytes := subnet.Addr().As16()

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/network"
 )
 
 // allocateNetworks records the name and the id of a network on its NADs, and says with an Event what is wrong with a
@@ -19,7 +20,7 @@ func (c *Cluster) allocateNetworks(ctx context.Context, owners []contract.Owner)
 			continue
 		}
 		key := owner.Namespace + "/" + owner.Name
-		c.warnNAD(owner, cmp.Or(c.view.NADProblem(key), c.view.SharedNAD(key)))
+		c.warnNAD(owner, cmp.Or(c.view.NADProblem(key), c.view.SharedNAD(key), network.Warning(c.view.Definitions, key)))
 		network := c.view.NetworkOfNAD(key)
 		if network == nil {
 			continue

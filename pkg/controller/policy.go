@@ -45,6 +45,10 @@ func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 			return "ExternalIPRefused", fmt.Sprintf("the service does not answer at %s of its externalIPs: "+
 				"they belong to nodes or to the networks of pods, services or routers", refused)
 		}
+		if refused := lb.RefusedEndpoints(facts{c.view, c}, c.network, name); refused != "" {
+			return "EndpointRefused", fmt.Sprintf("node ports and external addresses of the service do not lead to its endpoints %s: "+
+				"they are in the subnets of a primary network that the service is not on", refused)
+		}
 		return "", ""
 	}
 	if problem := c.view.MultiProblem(owner); problem != nil {

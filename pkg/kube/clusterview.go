@@ -44,6 +44,7 @@ type ClusterView struct {
 	policies   store[networkingv1.NetworkPolicy]
 	admin      adminPolicies
 	listening  func() bool
+	taken      takenSubnets
 }
 
 // NewClusterView makes the view of a cluster, to be started.
@@ -65,7 +66,7 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 	}
 	v.networks = &networks{allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}, allServices: v.services}
 	define(v.networks, network.NewDefinitions(nil))
-	v.of, v.sources = &v.primaries, &v.primaries
+	v.of, v.sources, v.taken.v = &v.primaries, &v.primaries, v
 	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() },
 		func(nad string) *contract.Network { return v.PolicyNetwork(nad) })
 	v.Facts = service.NewFacts(v.nodes, v.services, v.endpoints, v.podOwnersOn)
@@ -93,14 +94,25 @@ func (v *ClusterView) ListenWhen(f func() bool) { v.listening = f }
 // and the listeners were called for every object in it.
 func (v *ClusterView) Start(ctx context.Context) error {
 	f := v.admin.start(ctx, func(owner contract.Owner, parsed *policy.Policy) { v.notify(v.PolicyChanged(owner, parsed)...) })
+	v.follow(ctx, &f, v.ServiceSubnets, func(name string) {
+		v.taken.takeNamespaces()
+		v.notify(append(v.users(name), v.PolicyOwners()...)...)
+	})
 	startObjects(ctx, v.networks, &f, func(owners []contract.Owner) { notifyOfNADs(v, owners) })
-	v.start(ctx, &f, func(old, new *unstructured.Unstructured) { notifyOfNAD(v, old, new) }, v.notify)
-	v.follow(ctx, &f, v.ServiceSubnets, func(name string) { v.notify(append(v.users(name), v.PolicyOwners()...)...) })
+	v.start(ctx, &f, func(old, new *unstructured.Unstructured) {
+		v.taken.mu.Lock()
+		notifyOfNAD(v, old, new)
+		v.taken.mu.Unlock()
+		v.rejudge()
+	}, v.notify)
 	v.startMirrors(ctx, &f, v.notify)
 	v.startPolicies(ctx, &f, func(owner contract.Owner, object *unstructured.Unstructured) {
 		v.notify(v.MultiChanged(owner, object)...)
 	})
-	f.add(follow(ctx, v.nodes, func(old, new *corev1.Node) { v.notify(v.nodeOwners(old, new)...) }))
+	f.add(follow(ctx, v.nodes, func(old, new *corev1.Node) {
+		v.taken.take("node "+either(old, new).Name, takenByNode(new))
+		v.notify(v.nodeOwners(old, new)...)
+	}))
 	f.add(follow(ctx, v.pods, v.podChanged))
 	f.add(follow(ctx, v.services, func(old, new *corev1.Service) {
 		v.notify(append(v.ServiceChanged(old, new), sharedChanged(v.networks, either(old, new).Namespace, either(old, new).Name)...)...)
@@ -114,10 +126,14 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	}))
 	f.add(follow(ctx, v.endpoints, func(old, new *discoveryv1.EndpointSlice) {
 		slice := either(old, new)
+		v.taken.takeEndpoints(slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
 		v.notify(append(v.SliceChanged(old, new), sharedChanged(v.networks, slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])...)...)
 	}))
 	f.add(follow(ctx, v.policies, v.policyChanged))
-	f.add(v.ranges.follow(ctx, func(_, _ *networkingv1.ServiceCIDR) { v.notify(v.RangesChanged()...) }))
+	f.add(v.ranges.follow(ctx, func(_, _ *networkingv1.ServiceCIDR) {
+		v.taken.takeRanges()
+		v.notify(v.RangesChanged()...)
+	}))
 	return f.wait(ctx)
 }
 

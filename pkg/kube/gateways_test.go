@@ -199,7 +199,7 @@ func TestNodeAddresses_OfFewNodesOnly(t *testing.T) {
 func portService(name string, nodePort int32, affinity corev1.ServiceAffinity) *corev1.Service {
 	return &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name},
-		Spec:       corev1.ServiceSpec{SessionAffinity: affinity, Ports: []corev1.ServicePort{{Port: 80, NodePort: nodePort}}},
+		Spec:       corev1.ServiceSpec{ClusterIP: "10.96.0.1", SessionAffinity: affinity, Ports: []corev1.ServicePort{{Port: 80, NodePort: nodePort}}},
 	}
 }
 

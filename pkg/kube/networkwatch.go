@@ -118,8 +118,13 @@ func notifyOfNADs(v *ClusterView, owners []contract.Owner) {
 	if slices.ContainsFunc(nads, func(nad string) bool { return len(v.index.On(nad)) > 0 }) {
 		chains = chained(v.networks, "")
 	}
+	var outside []contract.Owner
+	if slices.ContainsFunc(owners, func(o contract.Owner) bool { return o.Kind == contract.KindNetwork }) {
+		outside = ledOutside(v)
+	}
 	v.notify(contract.Unique(slices.Concat(
 		owners, primaryChanged(v, namespaces), naming(v, nads), v.NADsChanged(nads...), placePolicies(v, namespaces), chains,
+		outside,
 	))...)
 }
 
@@ -153,13 +158,17 @@ func onNetworks(v *networks, changed, nads []string, hadNodeParts bool) (owners 
 		}
 	}
 	for _, nad := range nads {
-		namespace, name, _ := strings.Cut(nad, "/")
-		owners = append(owners, contract.Owner{Kind: contract.KindNAD, Namespace: namespace, Name: name})
+		owners = append(owners, nadOwner(nad))
 		for _, pod := range v.allPods.Find(byNAD, nad) {
 			owners = append(append(owners, contract.PodOwner(pod.Namespace, pod.Name)), AttachmentOwners(pod)...)
 		}
 	}
 	return contract.Unique(owners)
+}
+
+func nadOwner(key string) contract.Owner {
+	namespace, name, _ := strings.Cut(key, "/")
+	return contract.Owner{Kind: contract.KindNAD, Namespace: namespace, Name: name}
 }
 
 func keyOf(object *unstructured.Unstructured) string {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 
@@ -10,6 +11,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/network"
 )
 
 // primaries are the further networks, of which some are the primary ones of namespaces.
@@ -83,6 +85,12 @@ func (v *primaries) NetworkOf(service *corev1.Service) (nad string, network *con
 		return "", nil, fmt.Errorf("annotation %s: NetworkAttachmentDefinition %s: %w", contract.ServiceNetworkKey, nad, err)
 	}
 	return nad, network, nil
+}
+
+// IsForeign says that load balancers of gateway routers would lead packets for an address to a primary network other than the
+// one of that name.
+func (v *primaries) IsForeign(own string, addr netip.Addr) bool {
+	return network.IsForeign(v.Definitions, own, addr)
 }
 
 // byNamedNetwork is the index of services that name a network: by the key of its NetworkAttachmentDefinition, and by their

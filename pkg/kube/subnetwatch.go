@@ -2,8 +2,10 @@ package kube
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,6 +27,8 @@ type namespaceSubnets struct {
 	// of are those that may have such addresses.
 	of     *primaries
 	judged atomic.Pointer[namespaces.Judgement]
+	// rejudge looks again at all of them, when networks have changed.
+	rejudge func()
 }
 
 // WatchNamespaceSubnets adds the NamespaceSubnets to the view; call it before Start. They must not overlap the subnets of the
@@ -37,8 +41,26 @@ func (v *namespaceSubnets) WatchNamespaceSubnets(ctx context.Context, client dyn
 
 // follow runs the informer; changed gets the name of one that changed, after it is judged.
 func (v *namespaceSubnets) follow(ctx context.Context, f *following, services func() []netip.Prefix, changed func(name string)) {
+	v.rejudge = func() {}
 	if v.objects.SharedIndexInformer == nil {
 		return
+	}
+	var judging sync.Mutex // the last judgement is of the newest objects
+	judge := func() (before, now *namespaces.Judgement) {
+		judging.Lock()
+		defer judging.Unlock()
+		now = namespaces.Judge(v.objects.All(), namespaces.Taken{
+			Plan: v.plan, Services: services(), Nodes: v.of.allNodes.All(), Networks: v.of.NetworksWithGateway(),
+		})
+		return v.judged.Swap(now), now
+	}
+	v.rejudge = func() {
+		before, now := judge()
+		for _, object := range v.objects.All() {
+			if name := object.GetName(); fmt.Sprint(before.Problem(name)) != fmt.Sprint(now.Problem(name)) {
+				changed(name)
+			}
+		}
 	}
 	synced, err := listen(ctx, v.objects, func(old, new any) {
 		before, _ := old.(*unstructured.Unstructured)
@@ -46,7 +68,7 @@ func (v *namespaceSubnets) follow(ctx context.Context, f *following, services fu
 		if before != nil && after != nil && sameSubnet(before, after) {
 			return
 		}
-		v.judged.Store(namespaces.Judge(v.objects.All(), namespaces.Taken{Plan: v.plan, Services: services(), Nodes: v.of.allNodes.All()}))
+		judge()
 		changed(either(before, after).GetName())
 	})
 	if v.present || err != nil {

@@ -34,6 +34,8 @@ type Definitions struct {
 	unrouted map[string]bool
 	// ids is nil until this process leads.
 	ids *ids
+	// reach is what others have.
+	reach
 }
 
 // Rules say which networks there can be, and which namespaces may use them; set before the first change.
@@ -55,6 +57,8 @@ type definition struct {
 	network contract.Network
 	// parsed says what is wrong with the NAD itself; conflict, with which other NAD it does not agree.
 	parsed, conflict error
+	// refused is a part of parsed: it is over when others no longer have a subnet.
+	refused error
 }
 
 // NewDefinitions makes Definitions without networks. Further networks must not overlap the subnets of the cluster, by their
@@ -64,6 +68,7 @@ func NewDefinitions(cluster map[string][]netip.Prefix) *Definitions {
 		cluster: cluster, nads: map[string]*definition{}, groups: grouped{}, networks: map[string]contract.Network{},
 		primaries: grouped{}, firsts: map[string]*definition{}, unrouted: map[string]bool{},
 		owners: owners{objects: map[string]map[contract.Owner]Object{}},
+		reach:  reach{taken: takenSubnets{}, reserved: map[string]error{}},
 	}
 }
 
@@ -84,6 +89,9 @@ func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
 		}
 		if d.parsed == nil && x.SecondaryOnly {
 			d.parsed = needsNoDefault(d.network)
+		}
+		if d.parsed == nil {
+			d.parsed = refuse(x, d, old)
 		}
 		join(x, d, before)
 	}

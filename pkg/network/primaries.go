@@ -1,6 +1,9 @@
 package network
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 )
@@ -31,12 +34,12 @@ func (x *Definitions) NetworksWithGateway() (all []contract.Network) {
 	return all
 }
 
-// IsRouted says that gateway routers have routes to the subnets of a primary network. Of networks with overlapping subnets,
-// the oldest is routed.
+// IsRouted says that load balancers of gateway routers lead to the subnets of a primary network. Of networks with overlapping
+// subnets, the oldest is routed. One that overlaps what others have is not.
 func (x *Definitions) IsRouted(name string) bool {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	return !x.unrouted[name]
+	return !x.unrouted[name] && x.reserved[name] == nil
 }
 
 // isLinked says that a network may have frontends at nodes.
@@ -65,6 +68,8 @@ func reroute(x *Definitions, before map[string]contract.Network) (flipped []stri
 			delete(x.unrouted, name)
 		}
 	}
+	flipped = append(flipped, reserve(x, slices.Collect(maps.Keys(before))...)...)
+	x.holders = holdersOf(x)
 	return flipped
 }
 

@@ -14,14 +14,15 @@ import (
 )
 
 // isolation drops what pods send to the default network, to its services but the shared ones, and to other networks.
-// Replies to gateway routers pass, and so does what is sent to the addresses of shared services: gateway routers know the ports.
+// Replies to gateway routers and to other networks pass, and so does what is sent to the addresses of shared services:
+// gateway routers tell replies from requests, and know the ports.
 func isolation(view View, net scope, family contract.Family, targets []lb.Target) ovsdb.Row {
 	var but []string
 	for _, addr := range addressesOf(targets) {
 		but = append(but, addr.String())
 	}
 	if subnet, ok := family.Pick(net.MasqueradeSubnets); ok {
-		but = append(but, contract.Links(subnet).String())
+		but = append(but, contract.Links(subnet).String(), contract.NetworkAddresses(subnet).String())
 	}
 	address := acl.Destination.Of(family)
 	match := fmt.Sprintf("%s == {%s}", address, strings.Join(prefixStrings(forbidden(view, net.Zone, family)), ", "))

@@ -3,6 +3,8 @@ package ovn
 import (
 	"fmt"
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -17,9 +19,12 @@ import (
 
 // A primary network, and a secondary one with exits, has one router for all nodes, and no gateway routers. On each node a
 // link leads from this router to the node's gateway router, which serves the default network and all these networks. The
-// gateway router replaces the pods' addresses by the node's address, so the gateway bridge has no flows for networks. Where
-// subnets of networks overlap, the gateway router knows the pods of the oldest network alone. The routers of the others
-// replace the pods' addresses by the network's own masquerade address before.
+// gateway router replaces the pods' addresses by the node's address, so the gateway bridge has no flows for networks.
+//
+// The gateway router has no route to the subnets of a network, which its owner chooses: an external host may have an address
+// there. What pods send has the network's own masquerade address when it arrives, so replies need no other route. Only what a
+// load balancer has translated is led to the subnets, by a policy. Where subnets of networks overlap, only the oldest network
+// has the policy.
 
 // gatewayRows are those of a network with a gateway that exist once, beside those of any further network.
 func gatewayRows(view View, net scope) ([]ovsdb.Row, error) {
@@ -109,12 +114,16 @@ func openPorts(net scope, pod *corev1.Pod, sw string) (rows []ovsdb.Row, err err
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", reconcile.ErrInvalid, err)
 	}
+	open := map[string][]string{}
 	for _, p := range ports {
+		open[p.Protocol] = append(open[p.Protocol], strconv.Itoa(p.Port))
+	}
+	for protocol, numbers := range open {
 		what := "(icmp4 || icmp6)"
-		if p.Protocol != "icmp" {
-			what = fmt.Sprintf("%s.dst == %d", p.Protocol, p.Port)
+		if protocol != "icmp" {
+			what = fmt.Sprintf("%s.dst == {%s}", protocol, strings.Join(numbers, ", "))
 		}
-		rows = append(rows, acl.Row(fmt.Sprintf("open/%s/%d", p.Protocol, p.Port), &nb.ACL{
+		rows = append(rows, acl.Row("open/"+protocol, &nb.ACL{
 			Action: nb.ACLActionAllowRelated, Direction: nb.ACLDirectionToLport, Tier: acl.TierPrimary, Priority: acl.PriorityFirst,
 			Match: fmt.Sprintf("outport == %q && %s", net.PodPort(pod.Namespace, pod.Name), what),
 		}, nb.LogicalSwitchTable, sw))
@@ -139,7 +148,7 @@ func transitRows(n node, networks []contract.Network) []ovsdb.Row {
 	port := gatewayTransitPort(gr)
 	rows := []ovsdb.Row{
 		{ID: transit, Model: &nb.LogicalSwitch{Name: transit}},
-		routerPort(gr, &nb.LogicalRouterPort{Name: port, MAC: transitMAC(links), Networks: prefixStrings(links)}),
+		routerPort(gr, &nb.LogicalRouterPort{Name: port, MAC: transitMAC(links), Networks: prefixStrings(transitAddresses(links))}),
 		switchPort(transit, routerPeer("ttor-"+gr, port)),
 	}
 	for _, network := range networks {
@@ -149,9 +158,35 @@ func transitRows(n node, networks []contract.Network) []ovsdb.Row {
 		}
 	}
 	for _, link := range links {
-		rows = append(rows, transitNAT(n, contract.FamilyOf(link.Addr()))...)
+		rows = append(append(rows, transitRoutes(n, link)...), transitNAT(n, contract.FamilyOf(link.Addr()))...)
 	}
 	return append(rows, toProcesses(n, links))
+}
+
+func transitAddresses(links []netip.Prefix) (all []netip.Prefix) {
+	for _, link := range links {
+		all = append(all, contract.TransitAddress(link))
+	}
+	return all
+}
+
+// transitRoutes lead to the node in spite of the subnet of the transit port. OVN looks for a route before it looks at the
+// policies, so a gateway router without a next hop has a default route of which another policy drops all packets.
+func transitRoutes(n node, link netip.Prefix) []ovsdb.Row {
+	family := contract.FamilyOf(link.Addr())
+	masquerade, _ := family.Pick(n.net.MasqueradeSubnets)
+	gr := n.net.GatewayRouter(n.name)
+	external, transit := routerToExternal(gr), gatewayTransitPort(gr)
+	rows := []ovsdb.Row{staticRoute(gr, &nb.LogicalRouterStaticRoute{
+		IPPrefix: contract.MasqueradeHosts(masquerade).String(), OutputPort: &external,
+		Nexthop: contract.AddressAt(masquerade.Masked(), contract.MasqueradeNextHop).String(),
+	})}
+	if slices.ContainsFunc(n.gateway.NextHops, family.Has) {
+		return rows
+	}
+	return append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{
+		IPPrefix: anywhere(link.Addr()), Nexthop: contract.PrefixAt(link, 1).Addr().String(), OutputPort: &transit,
+	}))
 }
 
 // toProcesses leads pods of the networks to the processes of their own node: its addresses are those of the gateway router,
@@ -171,23 +206,18 @@ func toProcesses(n node, links []netip.Prefix) ovsdb.Row {
 	}, Parents: []ovsdb.Parent{{Table: nb.LogicalRouterTable, Name: n.net.GatewayRouter(n.name), Column: columnLoadBalancer}}}
 }
 
-// toNetwork leads a gateway router to a primary network: by its own address, and by its subnets for services'
-// frontends.
-func toNetwork(n node, net scope, own netip.Addr, routed bool) (rows []ovsdb.Row) {
-	gr := n.net.GatewayRouter(n.name)
-	port := gatewayTransitPort(gr)
-	to := []netip.Prefix{netip.PrefixFrom(own, own.BitLen())}
-	if routed {
-		to = append(to, net.prefixesOf(own)...)
-	}
-	for _, prefix := range to {
-		rows = append(rows, staticRoute(gr, &nb.LogicalRouterStaticRoute{IPPrefix: prefix.String(), Nexthop: own.String(), OutputPort: &port}))
-	}
-	return rows
+// toNetwork leads what a load balancer of a gateway router has translated to an endpoint on a primary network, by the
+// network's own address. Replies, and packets that are not translated, are routed as if the network did not exist.
+func toNetwork(n node, net scope, own netip.Addr) ovsdb.Row {
+	family := contract.FamilyOf(own)
+	return routerPolicy(n.net.GatewayRouter(n.name), "frontends "+acl.FamilyOf(own), &nb.LogicalRouterPolicy{
+		Priority: priorityMasquerade + 1, Action: nb.LogicalRouterPolicyActionReroute, Nexthops: []string{own.String()},
+		Match: fmt.Sprintf("%s == {%s} && ct.trk && !ct.rpl && ct_mark.natted == 1",
+			acl.Destination.Of(family), strings.Join(prefixStrings(net.prefixesOf(own)), ", ")),
+	})
 }
 
-// transitNAT is a gateway router's SNAT for primary networks, and the rule that lets only load balancers and replies lead to
-// them.
+// transitNAT is a gateway router's SNAT for primary networks, and the rule by which routes lead only replies to them.
 func transitNAT(n node, family contract.Family) (rows []ovsdb.Row) {
 	gr := n.net.GatewayRouter(n.name)
 	masquerade, _ := family.Pick(n.net.MasqueradeSubnets)
@@ -206,9 +236,14 @@ func transitNAT(n node, family contract.Family) (rows []ovsdb.Row) {
 	if join, ok := family.Pick(n.net.JoinSubnets); ok { // to shared services
 		leave(routerToJoin(gr), contract.PrefixAt(join, uint64(n.id)))
 	}
+	// Replies of pods of the default network that see the address of a network, which the cluster router's guard would drop.
+	rows = append(rows, routerPolicy(n.net.ClusterRouter(), "networks "+acl.FamilyOf(all.Addr()), &nb.LogicalRouterPolicy{
+		Priority: priorityMasquerade + 1, Action: nb.LogicalRouterPolicyActionAllow,
+		Match: fmt.Sprintf("inport == %q && %s == %s", routerToSwitch(n.net.NodeSwitch(n.name)), acl.Destination.Of(family), all),
+	}))
 	return append(rows, routerPolicy(gr, "transit "+acl.FamilyOf(all.Addr()), &nb.LogicalRouterPolicy{
 		Priority: priorityMasquerade, Action: nb.LogicalRouterPolicyActionDrop,
-		Match: fmt.Sprintf("outport == %q && %s && !(%s == %s) && !(ct.trk && (ct_mark.natted == 1 || ct.rpl))",
+		Match: fmt.Sprintf("outport == %q && %s && !(%s == %s && ct.trk && ct.rpl)",
 			transit, acl.FamilyOf(all.Addr()), acl.Destination.Of(family), all),
 	}))
 }
@@ -238,15 +273,15 @@ func linkedNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error) 
 	}
 	var rows []ovsdb.Row
 	var ours []netip.Prefix
-	links, port, routed := n.links(), transitPort(net.Name, n.name), isRouted(view, net)
+	links, port := n.links(), transitPort(net.Name, n.name)
 	for _, own := range networkAddresses(net, links) {
 		link, _ := contract.FamilyOf(own).Pick(links)
 		ours = append(ours, contract.PrefixAt(link, 1))
 		rows = append(append(rows, neighbor(port, link.Addr().String(), transitMAC(links))), toLink(net, n, link, own)...)
-		if !routed {
-			rows = append(rows, linkNAT(net, n, own)...)
+		rows = append(rows, linkNAT(net, n, own)...)
+		if isRouted(view, net) {
+			rows = append(rows, toNetwork(n, net, own))
 		}
-		rows = append(rows, toNetwork(n, net, own, routed)...)
 	}
 	if len(ours) == 0 {
 		return nil, nil
@@ -276,18 +311,20 @@ func networkAddresses(net scope, links []netip.Prefix) (own []netip.Addr) {
 	return own
 }
 
-// isRouted says that gateway routers know the pods of a network by their own addresses. They alone translate these then, so
-// that a packet passes connection tracking less often, and a pod may answer a client whose address it sees.
+// isRouted says that load balancers of gateway routers lead to the pods of a network.
 func isRouted(view View, net scope) bool { return net.IsPrimary() && view.IsRouted(net.Name) }
 
-// linkNAT is the SNAT of a network on a link whose gateway router does not know the pods' addresses.
+// linkNAT is the SNAT of a network on a link, for the connections that its pods open. Connections from a gateway router's
+// address on a link are left out: their replies return to it. OVN tracks all others that come in by the link, and so leaves
+// the replies of pods that see the client's own address as they are.
 func linkNAT(net scope, n node, own netip.Addr) (rows []ovsdb.Row) {
-	masquerade, _ := contract.FamilyOf(own).Pick(net.MasqueradeSubnets)
+	family := contract.FamilyOf(own)
+	masquerade, _ := family.Pick(net.MasqueradeSubnets)
+	links := contract.Links(masquerade)
 	for _, subnet := range net.prefixesOf(own) {
 		nat := routerNAT(net.ClusterRouter(), "snat "+subnet.String()+" "+n.name, &nb.NAT{
 			Type: nb.NATTypeSNAT, ExternalIP: own.String(), LogicalIP: subnet.String(), ExternalIDs: net.externalIDs(),
-			// Replies to gateway routers: connection tracking of this node has not seen the requests to other nodes.
-			Match: fmt.Sprintf("!(%s.dst == %s)", acl.FamilyOf(own), contract.Links(masquerade)),
+			Match: fmt.Sprintf("!(%s == %s) && !(%s == %[2]s)", acl.Destination.Of(family), links, acl.Source.Of(family)),
 		})
 		nat.References = []ovsdb.Reference{{Column: "gateway_port", Table: nb.LogicalRouterPortTable, Name: transitPort(net.Name, n.name)}}
 		rows = append(rows, nat)

@@ -147,6 +147,23 @@ func (f *Facts) SliceChanged(old, new *discoveryv1.EndpointSlice) []contract.Own
 // cluster's own addresses.
 func (f *Facts) RangesChanged() []contract.Owner { return f.chosen(f.services.Values(byExternal)...) }
 
+// ServicesAt returns the services with an endpoint at one of the addresses that is wanted, with the nodes' parts in them.
+func (f *Facts) ServicesAt(wanted func(netip.Addr) bool) []contract.Owner {
+	var owners []contract.Owner
+	for _, text := range f.endpoints.Values(byEndpoint) {
+		if addr, err := netip.ParseAddr(text); err != nil || !wanted(addr) {
+			continue
+		}
+		for _, slice := range f.endpoints.Find(byEndpoint, text) {
+			name := Of(slice)
+			if service := f.services.Get(name.String()); service != nil {
+				owners = append(owners, f.ServiceChanged(nil, service)...)
+			}
+		}
+	}
+	return contract.Unique(owners)
+}
+
 // chosen are the services whose authors have chosen one of these addresses, with the nodes' parts in them.
 func (f *Facts) chosen(addresses ...string) []contract.Owner {
 	var owners []contract.Owner

@@ -82,9 +82,33 @@ func IsDraining(e discoveryv1.Endpoint) bool {
 	return !IsReady(e) && is(e.Conditions.Serving) && is(e.Conditions.Terminating)
 }
 
+// proxyNameLabel names another program that serves a service in our place.
+const proxyNameLabel = "service.kubernetes.io/service-proxy-name"
+
+// IsServed says that a service is ours to serve: not one without a cluster address, which is headless or an ExternalName,
+// and not one that its author leaves to another program.
+func IsServed(service *corev1.Service) bool {
+	if service == nil || service.Spec.Type == corev1.ServiceTypeExternalName {
+		return false
+	}
+	if _, isLeft := service.Labels[proxyNameLabel]; isLeft {
+		return false
+	}
+	first := ClusterIPs(service)[0]
+	return first != "" && first != corev1.ClusterIPNone
+}
+
+// ClusterIPs are the texts of a service's cluster addresses, at least one, which may be empty.
+func ClusterIPs(service *corev1.Service) []string {
+	if len(service.Spec.ClusterIPs) > 0 {
+		return service.Spec.ClusterIPs
+	}
+	return []string{service.Spec.ClusterIP}
+}
+
 // HealthCheckPort is the port at which a node answers a load balancer's health checks of a service, 0 for none.
 func HealthCheckPort(service *corev1.Service) uint16 {
-	if service == nil || service.Spec.Type != corev1.ServiceTypeLoadBalancer ||
+	if !IsServed(service) || service.Spec.Type != corev1.ServiceTypeLoadBalancer ||
 		service.Spec.ExternalTrafficPolicy != corev1.ServiceExternalTrafficPolicyLocal {
 		return 0
 	}
@@ -93,7 +117,7 @@ func HealthCheckPort(service *corev1.Service) uint16 {
 
 // IsLocalAtNodes says that a node port of a service leads to a node's own endpoints only.
 func IsLocalAtNodes(service *corev1.Service) bool {
-	return service != nil && HasLocalPolicy(service) && hasNodePort(service)
+	return IsServed(service) && HasLocalPolicy(service) && hasNodePort(service)
 }
 
 // HasLocalPolicy says that clients from outside the cluster reach a node's own endpoints of a service only.
@@ -107,7 +131,7 @@ func hasNodePort(service *corev1.Service) bool {
 
 // IsForNodes says that a service answers at a port of nodes or at an address from outside the cluster.
 func IsForNodes(service *corev1.Service) bool {
-	if service == nil {
+	if !IsServed(service) {
 		return false
 	}
 	return hasNodePort(service) || len(service.Spec.ExternalIPs)+len(service.Status.LoadBalancer.Ingress) > 0 || HealthCheckPort(service) != 0

@@ -4,6 +4,7 @@
 package namespaces
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -28,6 +29,8 @@ type Taken struct {
 	Plan     map[string][]netip.Prefix
 	Services []netip.Prefix
 	Nodes    []*corev1.Node
+	// Networks are the further networks with a gateway.
+	Networks []contract.Network
 }
 
 // Judgement says which NamespaceSubnets are in force, oldest first, and why others are not.
@@ -108,12 +111,12 @@ func (t Taken) judge(u *unstructured.Unstructured, older []subnet) (s subnet, er
 	if s.Prefixes, err = t.parse(object.Spec.Subnets); err != nil {
 		return s, err
 	}
-	// A node that comes later does not end what pods use.
+	// A node or a network that comes later does not end what pods use.
 	isKnown := meta.IsStatusConditionTrue(object.Status.Conditions, v1alpha1.ConditionAccepted)
 	for _, prefix := range s.Prefixes {
 		err := t.free(prefix, older)
 		if err == nil && !isKnown {
-			err = t.holdsNode(prefix)
+			err = cmp.Or(t.holdsNode(prefix), t.isOfNetwork(prefix))
 		}
 		if err != nil {
 			return s, err
@@ -162,6 +165,16 @@ func (t Taken) free(prefix netip.Prefix, older []subnet) error {
 	for _, other := range older {
 		if at := slices.IndexFunc(other.Prefixes, prefix.Overlaps); at >= 0 {
 			return fmt.Errorf("subnet %s overlaps %s of NamespaceSubnet %s", prefix, other.Prefixes[at], other.Name)
+		}
+	}
+	return nil
+}
+
+// isOfNetwork says that a subnet overlaps one of a network: gateway routers lead to both.
+func (t Taken) isOfNetwork(prefix netip.Prefix) error {
+	for _, network := range t.Networks {
+		if at := slices.IndexFunc(network.Prefixes(), prefix.Overlaps); at >= 0 {
+			return fmt.Errorf("subnet %s overlaps %s of network %s", prefix, network.Prefixes()[at], network.Name)
 		}
 	}
 	return nil

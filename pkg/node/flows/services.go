@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	facts "github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
 // Protocol is "tcp", "udp" or "sctp", as OpenFlow and nftables call it.
@@ -64,6 +65,9 @@ func PortsOf(services []*corev1.Service, pods []*corev1.Pod, elsewhere Elsewhere
 		all.addHostPorts(pod)
 	}
 	for _, service := range services {
+		if !facts.IsServed(service) { // load balancers do not answer for it, so nothing leads to them
+			continue
+		}
 		addrs := externalAddrs(service)
 		for _, p := range service.Spec.Ports {
 			protocol := protocolOf(p.Protocol)
@@ -122,7 +126,7 @@ func (s *Services) addHostPorts(pod *corev1.Pod) {
 	if err != nil || network == nil {
 		return
 	}
-	for _, container := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
+	for _, container := range contract.RunningContainers(pod) {
 		for _, p := range container.Ports {
 			port := Port{protocolOf(p.Protocol), uint16(p.HostPort)}
 			var own []netip.AddrPort

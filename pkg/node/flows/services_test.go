@@ -23,6 +23,12 @@ func addrPorts(texts ...string) []netip.AddrPort {
 	return out
 }
 
+// unserved has addresses and node ports that are not ours.
+func unserved(spec corev1.ServiceSpec, labels map[string]string) *corev1.Service {
+	spec.ExternalIPs, spec.Ports = []string{"203.0.113.50"}, []corev1.ServicePort{{Port: 2222, NodePort: 30222}}
+	return &corev1.Service{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: spec}
+}
+
 // TestPortsOf_NodePortsHostPortsAndExternalAddresses: the service's own address is not one of them;
 // what cannot be read is left out, the rest is not.
 func TestPortsOf_NodePortsHostPortsAndExternalAddresses(t *testing.T) {
@@ -44,7 +50,12 @@ func TestPortsOf_NodePortsHostPortsAndExternalAddresses(t *testing.T) {
 			Type: corev1.ServiceTypeClusterIP, ClusterIPs: []string{"10.96.0.12"}, ExternalIPs: []string{"198.51.100.1"},
 			Ports: []corev1.ServicePort{{Protocol: corev1.ProtocolSCTP, Port: 443}, {Protocol: corev1.ProtocolTCP, Port: 443}},
 		}, Status: corev1.ServiceStatus{LoadBalancer: corev1.LoadBalancerStatus{Ingress: []corev1.LoadBalancerIngress{{IP: "203.0.113.9"}}}}},
-		{Spec: corev1.ServiceSpec{ClusterIPs: []string{"None"}, Ports: []corev1.ServicePort{{Port: 80}}}},
+		// The router does not answer for these, so the node and its bridge must not lead anything to it.
+		unserved(corev1.ServiceSpec{ClusterIP: "None", ClusterIPs: []string{"None"}}, nil),
+		unserved(corev1.ServiceSpec{ClusterIPs: []string{"None"}}, nil),
+		unserved(corev1.ServiceSpec{Type: corev1.ServiceTypeExternalName, ExternalName: "x.example"}, nil),
+		unserved(corev1.ServiceSpec{}, nil),
+		unserved(corev1.ServiceSpec{ClusterIP: "10.96.0.13", ClusterIPs: []string{"10.96.0.13"}}, map[string]string{"service.kubernetes.io/service-proxy-name": "mine"}),
 	}
 	pod := &corev1.Pod{Spec: corev1.PodSpec{NodeName: "n1", Containers: []corev1.Container{{Ports: []corev1.ContainerPort{
 		{ContainerPort: 80, HostPort: 8080}, {ContainerPort: 81}, {ContainerPort: 53, HostPort: 5353, Protocol: corev1.ProtocolUDP, HostIP: "172.18.0.2"},

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	facts "github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
 // externalAddresses are the addresses of a service beside its cluster address: the addresses in its status, and the
@@ -51,7 +52,7 @@ func taken(view Gateways, net scope, addr netip.Addr) bool {
 // not answer at, "" for none.
 func RefusedExternalIPs(view View, network contract.Network, name types.NamespacedName) string {
 	object := view.Service(name.Namespace, name.Name)
-	if object == nil {
+	if !facts.IsServed(object) {
 		return ""
 	}
 	_, refused, err := externalAddresses(view, scope{network, view.Zone()}, object)
@@ -59,4 +60,28 @@ func RefusedExternalIPs(view View, network contract.Network, name types.Namespac
 		return ""
 	}
 	return fmt.Sprint(refused)
+}
+
+// RefusedEndpoints tells which endpoints of a service its node ports and external addresses do not lead to, because they are
+// in the subnets of networks of others; "" for none. It names at most five.
+func RefusedEndpoints(view View, network contract.Network, name types.NamespacedName) string {
+	s, err := readService(view, scope{network, view.Zone()}, name)
+	if s == nil || err != nil || s.onFurther(view) != nil || s.isSecondary() {
+		return ""
+	}
+	ports, err := s.ports(view)
+	if err != nil {
+		return ""
+	}
+	var all []netip.Addr
+	for _, port := range ports {
+		if port.guarded {
+			all = append(all, s.foreign(view, port.endpoints)...)
+		}
+	}
+	slices.SortFunc(all, netip.Addr.Compare)
+	if all = slices.Compact(all); len(all) == 0 {
+		return ""
+	}
+	return fmt.Sprint(all[:min(len(all), 5)])
 }

@@ -95,7 +95,7 @@ func (p servicePort) elsewhere(view View, net scope) []frontend {
 		return nil
 	}
 	var behind []endpoint
-	for _, e := range usable(p.endpoints) {
+	for _, e := range usable(p.reached) {
 		for _, address := range view.GatewayAddresses(view.Node(e.node)) {
 			if address.Is6() == p.address.Is6() {
 				e.address = netip.AddrPortFrom(address, uint16(p.NodePort))
@@ -160,7 +160,7 @@ const (
 )
 
 // targets are the backends for a scope. Host-network endpoints need one target for switches and one for routers: a gateway
-// router has another address for endpoints on its own node.
+// router has another address for endpoints on its own node. So do endpoints that only switches may have.
 func (p servicePort) targets(scope lbScope, local bool) []target {
 	t := target{servicePort: p, scope: scope, selection: selectAll}
 	switch {
@@ -172,11 +172,11 @@ func (p servicePort) targets(scope lbScope, local bool) []target {
 		t.selection = selectHinted
 	}
 	t.variable = t.selection != selectAll
-	if !p.onHostNetwork || scope == onSwitches {
+	if !p.differsOnRouters() || scope == onSwitches {
 		return []target{t}
 	}
 	routers := t
-	routers.scope, routers.variable = onRouters, true
+	routers.scope, routers.variable, routers.endpoints = onRouters, t.variable || p.onHostNetwork, p.reached
 	if scope == onRouters {
 		return []target{routers}
 	}
@@ -184,9 +184,12 @@ func (p servicePort) targets(scope lbScope, local bool) []target {
 	return []target{t, routers}
 }
 
+// differsOnRouters says that gateway routers have other backends than switches.
+func (p servicePort) differsOnRouters() bool { return p.onHostNetwork || p.guarded }
+
 func (t target) backends() string {
 	if t.variable {
-		return "^" + t.variableOf(t.selection, t.onHostNetwork && t.scope == onRouters)
+		return "^" + t.variableOf(t.selection, t.differsOnRouters() && t.scope == onRouters)
 	}
 	return backends(usable(t.endpoints))
 }

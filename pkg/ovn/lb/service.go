@@ -27,6 +27,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
 	"github.com/ovn-offload/ovn-offload/pkg/ovsdb"
 	"github.com/ovn-offload/ovn-offload/pkg/reconcile"
+	facts "github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
 // service is a Service that we serve, with its endpoints.
@@ -47,40 +48,30 @@ type servicePort struct {
 	service   *service
 	address   netip.Addr // the cluster address of the family
 	endpoints []endpoint
+	// reached are those to which gateway routers may lead: not those in the subnets of networks of others. They are all,
+	// unless guarded.
+	reached []endpoint
+	guarded bool
 	// onHostNetwork says that some of them are on the network of nodes; many, that a router
 	// with some of its own needs no others.
 	onHostNetwork, many bool
 }
 
-// readService is nil for services that are not ours to serve: without an address
-// (headless, ExternalName), or left to another proxy.
+// readService is nil for services that are not ours to serve.
 func readService(view View, net scope, name types.NamespacedName) (*service, error) {
 	object := view.Service(name.Namespace, name.Name)
-	if object == nil || object.Spec.Type == corev1.ServiceTypeExternalName {
-		return nil, nil
-	}
-	if _, left := object.Labels["service.kubernetes.io/service-proxy-name"]; left {
+	if !facts.IsServed(object) {
 		return nil, nil
 	}
 	s := &service{Service: object, slices: view.EndpointSlices(name.Namespace, name.Name)}
-	if object.Spec.ClusterIP == "" || object.Spec.ClusterIP == corev1.ClusterIPNone {
-		return nil, nil
-	}
 	var err error
-	if s.addresses, err = parseAddresses(clusterIPs(object)); err != nil {
+	if s.addresses, err = parseAddresses(facts.ClusterIPs(object)); err != nil {
 		return nil, fmt.Errorf("cluster address of the service: %w", err)
 	}
 	if s.external, _, err = externalAddresses(view, net, object); err != nil {
 		return nil, fmt.Errorf("external address of the service: %w", err)
 	}
 	return s, nil
-}
-
-func clusterIPs(object *corev1.Service) []string {
-	if len(object.Spec.ClusterIPs) > 0 {
-		return object.Spec.ClusterIPs
-	}
-	return []string{object.Spec.ClusterIP}
 }
 
 func parseAddresses(texts []string) ([]netip.Addr, error) {
@@ -104,7 +95,10 @@ func (s *service) ports(view View) ([]servicePort, error) {
 			if err != nil {
 				return nil, err
 			}
-			p := servicePort{ServicePort: port, service: s, address: address, endpoints: endpoints}
+			p := servicePort{ServicePort: port, service: s, address: address, endpoints: endpoints, reached: endpoints}
+			if foreign := s.foreign(view, endpoints); len(foreign) > 0 {
+				p.guarded, p.reached = true, filter(endpoints, func(e endpoint) bool { return !slices.Contains(foreign, e.address.Addr()) })
+			}
 			for _, slice := range s.slices {
 				if portIn(slice, port, contract.FamilyOf(address)) != 0 {
 					on, many := view.OnNodes(slice)
@@ -115,6 +109,21 @@ func (s *service) ports(view View) ([]servicePort, error) {
 		}
 	}
 	return out, nil
+}
+
+// foreign are the addresses of endpoints in the subnets of primary networks that the service is not on. A gateway router must
+// not lead there, so it does not have them. The load balancers of switches do: nothing leads from there to such a network.
+func (s *service) foreign(view Primaries, some []endpoint) (addrs []netip.Addr) {
+	own := ""
+	if s.further != nil {
+		own = s.further.Name
+	}
+	for _, e := range some {
+		if view.IsForeign(own, e.address.Addr()) {
+			addrs = append(addrs, e.address.Addr())
+		}
+	}
+	return addrs
 }
 
 func (s *service) externalLocal() bool {

@@ -29,8 +29,9 @@ func (v *oneService) IsHostAddress(netip.Addr) bool                             
 func (v *oneService) NetworkOf(*corev1.Service) (string, *contract.Network, error) {
 	return "", nil, nil
 }
-func (v *oneService) Zone() contract.Zone            { return contract.Zone{} }
-func (v *oneService) ServiceSubnets() []netip.Prefix { return nil }
+func (v *oneService) IsForeign(string, netip.Addr) bool { return false }
+func (v *oneService) Zone() contract.Zone               { return contract.Zone{} }
+func (v *oneService) ServiceSubnets() []netip.Prefix    { return nil }
 
 // FuzzServiceAddresses: whatever stands where users write addresses, a service
 // either fails or has frontends and backends that are addresses and ports.

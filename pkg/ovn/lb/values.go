@@ -236,7 +236,7 @@ func variablesOf(view View, net scope, name types.NamespacedName) []variable {
 			if !t.variable {
 				continue
 			}
-			router := t.onHostNetwork && t.scope == onRouters
+			router := t.differsOnRouters() && t.scope == onRouters
 			named := t.variableOf(t.selection, router)
 			if !slices.ContainsFunc(out, func(v variable) bool { return v.name == named }) {
 				out = append(out, t.read(named, router))

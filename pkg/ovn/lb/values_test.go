@@ -34,6 +34,7 @@ func newValueWorld() *valueWorld {
 func (w *valueWorld) NetworkOf(*corev1.Service) (string, *contract.Network, error) {
 	return "", nil, nil
 }
+func (w *valueWorld) IsForeign(string, netip.Addr) bool                  { return false }
 func (w *valueWorld) ServiceValues() *Values                             { return w.values }
 func (w *valueWorld) Service(_, name string) *corev1.Service             { return w.services[name] }
 func (w *valueWorld) NodeAddresses(contract.Family) ([]netip.Addr, bool) { return nil, true }

@@ -55,8 +55,11 @@ type Gateways interface {
 type Primaries interface {
 	// NetworksWithGateway are all of them, in no order.
 	NetworksWithGateway() []contract.Network
-	// IsRouted says that gateway routers have routes to the subnets of a primary network.
+	// IsRouted says that load balancers of gateway routers lead to the subnets of a primary network.
 	IsRouted(network string) bool
+	// IsForeign says that load balancers of gateway routers would lead packets for an address to a primary network other
+	// than the one of that name, "" for the default network.
+	IsForeign(network string, addr netip.Addr) bool
 	// NetworkOf is that of a service with the key of its NetworkAttachmentDefinition; nil: the default network is. The error
 	// says why the network that a service asks for cannot have it.
 	NetworkOf(service *corev1.Service) (nad string, network *contract.Network, err error)
