@@ -100,7 +100,10 @@ func (a *Addresses) pool(network contract.Network) *pods {
 		a.pools[network.Name] = pool
 	case network.Name != "" && !reflect.DeepEqual(pool.network, network):
 		pool.follow(network, cfg)
+	default:
+		return pool
 	}
+	pool.routers = routersOf(network, a.cfg.Masquerade)
 	return pool
 }
 
@@ -188,6 +191,7 @@ func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 			d.claim(r, h)
 			decided, warning = h.decide(decided, warning)
 			d.Warning = cmp.Or(warning, d.Warning)
+			errs = append(errs, h.isOff())
 		} else if isStale(pod, r, err) {
 			decided, _ = contract.SetNetwork(decided, attachmentOwner(pod, r).NetworkKey(), nil) // nil is JSON
 		}

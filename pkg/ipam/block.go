@@ -119,9 +119,11 @@ func macOf(addr netip.Addr) [6]byte { return [6]byte(contract.MACFromAddress(add
 
 // hasMAC says that a pod has the MAC, or in a node's part the gateway or the node's interface.
 func (b *block) hasMAC(mac [6]byte) bool {
-	if b.macs[mac] > 0 {
-		return true
-	}
+	return b.macs[mac] > 0 || b.hasRouter(mac)
+}
+
+// hasRouter says that the MAC is that of the gateway or of the node's interface in a node's part.
+func (b *block) hasRouter(mac [6]byte) bool {
 	return b.first > contract.ManagementOffset &&
 		(mac == macOf(contract.AddressAt(b.prefix, contract.RouterOffset)) || mac == macOf(contract.AddressAt(b.prefix, contract.ManagementOffset)))
 }

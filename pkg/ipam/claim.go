@@ -35,6 +35,9 @@ func (p *pods) restoreClaimed(owner contract.Owner, pod *corev1.Pod, claim Claim
 	if err != nil || network == nil || of == nil || len(network.MAC) != len(of.mac) || !slices.Equal(addressesOf(network), of.addrs) {
 		return nil
 	}
+	if len(pod.Status.PodIPs) == 0 && p.routers[[6]byte(network.MAC)] {
+		return nil
+	}
 	if of.mac != [6]byte(network.MAC) && len(of.users) == 0 { // the claim does not say it
 		forget(of.macs(), of.mac)
 		of.mac = [6]byte(network.MAC)

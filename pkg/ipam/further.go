@@ -61,7 +61,7 @@ func (p *pods) takeFor(owner contract.Owner, pod *corev1.Pod, r Request, blocks 
 		mac = contract.MACFromAddress(addrs[0])
 	}
 	if p.isOthers(pod, blocks, [6]byte(mac)) {
-		return nil, fmt.Errorf("%w: MAC %s is another pod's on network %s", ErrMACTaken, mac, p.network.Name)
+		return nil, fmt.Errorf("%w: MAC %s is %s on network %s", ErrMACTaken, mac, p.whose(blocks, [6]byte(mac)), p.network.Name)
 	}
 	h := p.holdFor(owner, pod, addrs, mac)
 	h.describe(r)
@@ -87,7 +87,7 @@ func (p *pods) macWithoutAddress(owner contract.Owner, pod *corev1.Pod) contract
 	for i := 0; ; i++ {
 		sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %d", pod.UID, owner, i))
 		mac := contract.MAC{0x0a, 0x58, sum[0], sum[1], sum[2], sum[3]}
-		if p.macs[[6]byte(mac)] == 0 {
+		if !p.hasMAC(nil, [6]byte(mac)) {
 			return mac
 		}
 	}

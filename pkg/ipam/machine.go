@@ -52,6 +52,6 @@ func (p *pods) sibling(pod *corev1.Pod, addrs []netip.Addr, mac contract.MAC) *h
 
 // isOthers says that a MAC on the switch that has the blocks is not only that of the pod's own virtual machine.
 func (p *pods) isOthers(pod *corev1.Pod, blocks blocks, mac [6]byte) bool {
-	own := p.isShared() && p.macs[mac] == p.machines[machineMAC{machineOf(pod), mac}]
+	own := p.isShared() && !p.routers[mac] && p.macs[mac] == p.machines[machineMAC{machineOf(pod), mac}]
 	return p.hasMAC(blocks, mac) && !own
 }

@@ -26,7 +26,9 @@ type pods struct {
 	macs   map[[6]byte]int
 	// machines counts the MACs of the pods of virtual machines. Those of one may have the same MAC.
 	machines map[machineMAC]int
-	byAddr   map[netip.Addr]*holding
+	// routers are the MACs of routers and nodes outside of nodes' parts. No pod gets one, whatever pods there are.
+	routers map[[6]byte]bool
+	byAddr  map[netip.Addr]*holding
 	// newest has the newest holding of each attachment's owner, on all networks; older ones hang behind it.
 	newest map[contract.Owner]*holding
 	// held counts the holdings. counts has those of pods on all secondary networks; nil for a network that is none.
@@ -308,7 +310,9 @@ func (p *pods) claim(owner contract.Owner, pod *corev1.Pod, blocks blocks, netwo
 	if err := p.free(addrs); err != nil {
 		return nil, err
 	}
-	if p.isOthers(pod, blocks, [6]byte(network.MAC)) {
+	mac := [6]byte(network.MAC)
+	isKept := len(pod.Status.PodIPs) > 0 && p.routers[mac] && p.macs[mac] == 0 // its port is off
+	if p.isOthers(pod, blocks, mac) && !isKept {
 		return nil, fmt.Errorf("MAC %s is in use on the node", network.MAC)
 	}
 	return p.holdFor(owner, pod, addrs, network.MAC), nil
@@ -326,7 +330,7 @@ func (p *pods) free(addrs []netip.Addr) error {
 
 // hasMAC says that a MAC is another one's on the switch that has the blocks.
 func (p *pods) hasMAC(blocks blocks, mac [6]byte) bool {
-	return blocks.hasMAC(mac) || p.macs[mac] > 0
+	return blocks.hasMAC(mac) || p.macs[mac] > 0 || p.routers[mac]
 }
 
 // decide puts what the pod holds into its annotation.

@@ -27,14 +27,13 @@ func machineRows(view View, net scope, pod *corev1.Pod, network *contract.PodNet
 		return nil
 	}
 	if contract.StandsBy(pod, view.PodsIn(pod.Namespace)) {
-		off := false
-		port.Addresses, port.Enabled = nil, &off
+		turnOff(row)
 	}
 	if !net.IsPrimary() || len(network.Gateways) == 0 {
 		return nil
 	}
 	for _, address := range network.Addresses {
-		column, options := "dhcpv6_options", map[string]string{"server_id": routerMAC(network)}
+		column, options := "dhcpv6_options", map[string]string{"server_id": routerMAC(net, network)}
 		if address.Addr().Is4() {
 			column, options = "dhcpv4_options", dhcpv4(net, network, name)
 		}
@@ -50,6 +49,15 @@ func machineRows(view View, net scope, pod *corev1.Pod, network *contract.PodNet
 	return rows
 }
 
+// turnOff makes a port whose pod sends and gets nothing: another port has its addresses. OVN does not know which of two
+// ports of a switch with one MAC gets a packet.
+func turnOff(row *ovsdb.Row) {
+	if port, ok := row.Model.(*nb.LogicalSwitchPort); ok {
+		off := false
+		port.Addresses, port.Enabled = nil, &off
+	}
+}
+
 // dhcpv4 has what a lease says beside the address. The server's address is that of the network's router.
 func dhcpv4(net scope, network *contract.PodNetwork, name string) map[string]string {
 	options := map[string]string{
@@ -60,16 +68,16 @@ func dhcpv4(net scope, network *contract.PodNetwork, name string) map[string]str
 	}
 	for _, gateway := range network.Gateways {
 		if gateway.Is4() {
-			options["router"], options["server_id"], options["server_mac"] = gateway.String(), gateway.String(), routerMAC(network)
+			options["router"], options["server_id"], options["server_mac"] = gateway.String(), gateway.String(), routerMAC(net, network)
 		}
 	}
 	return options
 }
 
 // routerMAC is that of the router's port on the switch of a pod.
-func routerMAC(network *contract.PodNetwork) string {
-	if len(network.Gateways) == 0 {
-		return ""
+func routerMAC(net scope, network *contract.PodNetwork) string {
+	if net.Topology != contract.Layer3 {
+		return contract.RouterMAC(net.Network).String()
 	}
 	return contract.MACFromAddress(network.Gateways[0]).String()
 }

@@ -131,6 +131,9 @@ func buildAttachment(view View, net scope, owner contract.Owner, pod *corev1.Pod
 	policies, _ := view.PoliciesOf(pod, net.Name) // which select in their own namespace
 	joinGroups(&port, policies)
 	leases := machineRows(view, net, pod, network, &port)
+	if contract.OfRouter(net.Network, network) != "" {
+		turnOff(&port)
+	}
 	return slices.Concat(leases, []ovsdb.Row{port}, hostPorts(view, net, pod, node, network)), nil
 }
 

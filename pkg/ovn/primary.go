@@ -61,7 +61,7 @@ func layer2Router(net scope) []ovsdb.Row {
 	peer := routerPeer(switchToRouter(sw), port)
 	peer.ExternalIDs = net.externalIDs()
 	rows := []ovsdb.Row{clusterRouter(net), switchPort(sw, peer), routerPort(net.ClusterRouter(), &nb.LogicalRouterPort{
-		Name: port, MAC: contract.MACFromAddress(net.Gateways[0].Addr()).String(), Networks: prefixStrings(net.Gateways), ExternalIDs: net.externalIDs(),
+		Name: port, MAC: contract.RouterMAC(net.Network).String(), Networks: prefixStrings(net.Gateways), ExternalIDs: net.externalIDs(),
 		Ipv6RaConfigs: advertisements(net),
 	})}
 	for _, family := range net.Families() {
@@ -297,7 +297,7 @@ func linkedNode(view View, net scope, object *corev1.Node) ([]ovsdb.Row, error) 
 
 // primaryMAC is that of a network's router on all transit switches.
 func primaryMAC(net scope) string {
-	return contract.MACFromAddress(contract.NetworkAddress(net.MasqueradeSubnets[0], net.ID)).String()
+	return contract.LinkMAC(net.MasqueradeSubnets, net.ID).String()
 }
 
 // networkAddresses are a network's own masquerade addresses in the families of links.

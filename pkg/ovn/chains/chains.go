@@ -69,7 +69,7 @@ func (b builder) portOn(place chain.Place) string {
 // port joins the router to a network.
 func (b builder) port(place chain.Place) []ovsdb.Row {
 	name, sw := b.portOn(place), place.Network.PodSwitch("")
-	port := &nb.LogicalRouterPort{Name: name, MAC: contract.MACFromAddress(place.Network.Gateways[0].Addr()).String()}
+	port := &nb.LogicalRouterPort{Name: name, MAC: contract.RouterMAC(place.Network).String()}
 	for _, gateway := range place.Network.Gateways {
 		port.Networks = append(port.Networks, gateway.String())
 	}

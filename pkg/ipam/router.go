@@ -1,0 +1,36 @@
+package ipam
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// routersOf are the MACs of a network that no pod gets.
+func routersOf(network contract.Network, masquerade []netip.Prefix) map[[6]byte]bool {
+	macs := map[[6]byte]bool{}
+	for _, mac := range contract.RouterMACs(network, masquerade) {
+		macs[[6]byte(mac)] = true
+	}
+	return macs
+}
+
+// whose says in a message to which port a MAC belongs that a pod cannot have.
+func (p *pods) whose(blocks blocks, mac [6]byte) string {
+	if p.routers[mac] || slices.ContainsFunc(blocks, func(b *block) bool { return b.hasRouter(mac) }) {
+		return "a router's or a node's"
+	}
+	return "another pod's"
+}
+
+// isOff says why the port of a pod is off: the router of the network has got what the pod has, or had it already when a
+// former version gave it to the pod.
+func (h *holding) isOff() error {
+	if what := contract.OfRouter(h.pool.network, h.further); what != "" {
+		return fmt.Errorf("%w: %s of the pod is also that of the router of network %s, so the pod has no connection to this network: "+
+			"replace the pod, without asking for this MAC or address", ErrRequest, what, h.pool.network.Name)
+	}
+	return nil
+}
