@@ -7,17 +7,16 @@ import (
 	"fmt"
 	"maps"
 	"net/netip"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
+	"github.com/ovn-offload/ovn-offload/pkg/kube"
 )
 
 // record writes a pod's decision: the addresses of its IPAMClaims first, so that no pod has an address which the next
@@ -61,12 +60,10 @@ func (c *Zone) recordClaim(ctx context.Context, pod *corev1.Pod, owner contract.
 	}
 	conditions := conditionsOf(claim)
 	meta.SetStatusCondition(&conditions, metav1.Condition{
-		Type: ipsAllocated, Status: metav1.ConditionTrue, Reason: "SuccessfulAllocation", Message: "the network has given addresses to the claim",
+		Type: kube.ClaimAllocated, Status: metav1.ConditionTrue, Reason: "SuccessfulAllocation", Message: "the network has given addresses to the claim",
 	})
 	return c.claimWriter.SetStatus(ctx, claim, map[string]any{"ips": ips, "ownerPod": map[string]any{"name": pod.Name}, "conditions": conditions})
 }
-
-const ipsAllocated = "IPsAllocated"
 
 // refuseClaims says in the status of a pod's IPAMClaims without addresses why they have none: for some the decision says it,
 // the others wait for what the pod waits for.
@@ -94,12 +91,12 @@ func (c *Zone) refuseClaim(ctx context.Context, owner contract.Owner, why error)
 	if claim == nil {
 		return nil
 	}
-	if ips, _, _ := unstructured.NestedStringSlice(claim.Object, "status", "ips"); len(ips) > 0 {
-		return nil
+	if ips, _, _ := unstructured.NestedStringSlice(claim.Object, "status", "ips"); len(ips) > 0 && !errors.Is(why, ipam.ErrRequest) {
+		return nil // it has them
 	}
 	conditions := conditionsOf(claim)
 	if !meta.SetStatusCondition(&conditions, metav1.Condition{
-		Type: ipsAllocated, Status: metav1.ConditionFalse, Reason: refusalReason(why), Message: why.Error(),
+		Type: kube.ClaimAllocated, Status: metav1.ConditionFalse, Reason: refusalReason(why), Message: why.Error(),
 	}) {
 		return nil
 	}
@@ -130,12 +127,8 @@ func conditionsOf(claim *unstructured.Unstructured) []metav1.Condition {
 	return status.Conditions
 }
 
-// releaseClaim frees the addresses of an IPAMClaim that was deleted. Running pods keep them until they go.
-func (c *Zone) releaseClaim(owner contract.Owner) {
-	var now types.UID
-	if claim := c.view.IPAMClaim(owner.Namespace, owner.Name); claim != nil {
-		now = claim.GetUID()
-	}
-	gone := slices.DeleteFunc(c.addresses.Holders(owner), func(uid types.UID) bool { return uid == now })
-	c.markAll(c.addresses.Release(owner, gone...)...)
+// followClaim holds the addresses of an IPAMClaim, and frees those of one that was deleted. Running pods keep them until they
+// go.
+func (c *Zone) followClaim(owner contract.Owner) {
+	c.markAll(c.addresses.FollowClaim(owner, c.view.Claim(owner.Namespace, owner.Name))...)
 }

@@ -178,7 +178,7 @@ func (c *Zone) allocatePods(ctx context.Context, owners []contract.Owner) (map[c
 	for _, owner := range owners {
 		switch owner.Kind {
 		case contract.KindIPAMClaim:
-			c.releaseClaim(owner)
+			c.followClaim(owner)
 			continue
 		case contract.KindNamespaceSubnet:
 			failed[owner] = c.forgetGone(owner, c.followSubnet(ctx, owner))

@@ -104,6 +104,11 @@ func (a *Addresses) pool(network contract.Network) *pods {
 		return pool
 	}
 	pool.routers = routersOf(network, a.cfg.Masquerade)
+	if network.Persistent && a.cfg.Further != nil {
+		for _, claim := range a.cfg.Further.Claims(network.Name) {
+			pool.adoptClaim(claim)
+		}
+	}
 	return pool
 }
 
@@ -120,9 +125,8 @@ func (a *Addresses) Forget(exists func(network string) bool) {
 // The rows may be an older copy: that of a pod which is gone is not in use where
 // the status of another pod says that this one runs with the address.
 func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
-	networks, claims := map[string]contract.Network{"": {}}, []Claim(nil)
+	networks := map[string]contract.Network{"": {}}
 	if a.cfg.Further != nil {
-		claims = a.cfg.Further.Claims()
 		for _, network := range a.cfg.Further.Networks() {
 			networks[network.Name] = network
 		}
@@ -130,9 +134,9 @@ func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.clear()
-	for _, claim := range claims {
-		if network, ok := networks[claim.Network]; ok {
-			a.pool(network).adoptClaim(claim)
+	for _, network := range networks {
+		if network.Persistent && len(a.cfg.Further.Claims(network.Name)) > 0 {
+			a.pool(network) // which holds what the claims say
 		}
 	}
 	alive := newLiving(pods)
@@ -233,12 +237,15 @@ func admit(a *Addresses, pod *corev1.Pod, requests []Request) ([]Request, *quota
 // decide gives what a pod has on one network, from now on if it had nothing.
 func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *holding, warning string, err error) {
 	owner, pool := attachmentOwner(pod, r), a.pool(r.Network)
+	r = r.recorded()
 	blocks, ok := a.blocks(pool, node)
 	if !ok {
 		return nil, "", fmt.Errorf("%w: node %s has no subnet%s", reconcile.ErrNotReady, pod.Spec.NodeName, onNetwork(r))
 	}
 	if h = pool.current(owner, pod, blocks); h == nil && r.IPAMClaim == nil {
 		h, warning = pool.adopt(owner, pod, r, blocks)
+	} else if h == nil {
+		h = pool.restoreClaimed(owner, pod, *r.IPAMClaim)
 	}
 	waits := waiting{network: r.Network.Name, node: pod.Spec.NodeName, mac: r.MAC}
 	if h == nil && pool.isDefault() {
@@ -372,16 +379,21 @@ func (a *Addresses) HeldByAnother(row Held) bool {
 	})
 }
 
-// Release frees the addresses of the holders uids of an attachment or of an IPAMClaim. Call Release after the rows of
+// Release frees the addresses of the holders uids of an attachment. Call Release after the rows of
 // these holders are removed: call Holders, build and commit the rows of the owner, then release the holders for which
 // no row was built. Release returns owners that waited: all that asked for what is free now, and of those that take any
 // address one for each. The other owners try again after their back-off.
 func (a *Addresses) Release(owner contract.Owner, uids ...types.UID) (retry []contract.Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if owner.Kind != contract.KindPod && owner.Kind != contract.KindIPAMClaim {
+	if owner.Kind != contract.KindPod {
 		return nil
 	}
+	return release(a, owner, uids...)
+}
+
+// release is Release for a caller that holds the lock, and for the claim of a network as well.
+func release(a *Addresses, owner contract.Owner, uids ...types.UID) (retry []contract.Owner) {
 	var kept []*holding
 	for h := a.newest[owner]; h != nil; h = h.older {
 		if !slices.Contains(uids, h.uid) {

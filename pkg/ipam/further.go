@@ -28,11 +28,8 @@ func (p *pods) take(owner contract.Owner, pod *corev1.Pod, r Request, blocks blo
 		return p.takeFor(owner, pod, r, blocks)
 	}
 	if r.IPAMClaim != nil {
-		claim = p.find(r.IPAMClaim.Owner, r.IPAMClaim.UID)
-	}
-	if claim == nil {
 		var err error
-		if claim, err = p.takeFor(r.IPAMClaim.Owner, claimant(*r.IPAMClaim), r, blocks); err != nil {
+		if claim, err = p.ofClaim(r, blocks); err != nil {
 			return nil, err
 		}
 	}
@@ -61,7 +58,7 @@ func (p *pods) takeFor(owner contract.Owner, pod *corev1.Pod, r Request, blocks 
 		mac = contract.MACFromAddress(addrs[0])
 	}
 	if p.isOthers(pod, blocks, [6]byte(mac)) {
-		return nil, fmt.Errorf("%w: MAC %s is %s on network %s", ErrMACTaken, mac, p.whose(blocks, [6]byte(mac)), p.network.Name)
+		return nil, p.macTaken(blocks, mac)
 	}
 	h := p.holdFor(owner, pod, addrs, mac)
 	h.describe(r)

@@ -33,7 +33,7 @@ func (n tenants) Network(name string) *contract.Network {
 	return &network
 }
 
-func (n tenants) Claims() []Claim { return nil }
+func (n tenants) Claims(string) []Claim { return nil }
 
 func (n tenants) NamespaceSubnets() []contract.NamespaceSubnet { return nil }
 

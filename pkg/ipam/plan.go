@@ -35,8 +35,8 @@ type Further interface {
 	Networks
 	// Requests are those of a pod on networks that exist.
 	Requests(pod *corev1.Pod) []Request
-	// Claims are all IPAMClaims on networks that exist.
-	Claims() []Claim
+	// Claims are the IPAMClaims for a network, in an order that stays.
+	Claims(network string) []Claim
 	// Locked says that a pod's namespace has a primary network, or is to have one: the default network only leads to the
 	// pod's node.
 	Locked(pod *corev1.Pod) bool
@@ -66,6 +66,8 @@ type Claim struct {
 	Network string
 	// Addresses are those that its status says; none before its first pod.
 	Addresses []netip.Addr
+	// Refused says that its status has the reason why it has no addresses now.
+	Refused bool
 }
 
 // Request is one attachment of a pod, the zero value for that on the default network.

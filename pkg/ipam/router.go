@@ -17,12 +17,13 @@ func routersOf(network contract.Network, masquerade []netip.Prefix) map[[6]byte]
 	return macs
 }
 
-// whose says in a message to which port a MAC belongs that a pod cannot have.
-func (p *pods) whose(blocks blocks, mac [6]byte) string {
-	if p.routers[mac] || slices.ContainsFunc(blocks, func(b *block) bool { return b.hasRouter(mac) }) {
-		return "a router's or a node's"
+// macTaken says to which port a MAC belongs that a pod cannot have.
+func (p *pods) macTaken(blocks blocks, mac contract.MAC) error {
+	whose := "another pod's"
+	if p.routers[[6]byte(mac)] || slices.ContainsFunc(blocks, func(b *block) bool { return b.hasRouter([6]byte(mac)) }) {
+		whose = "a router's or a node's"
 	}
-	return "another pod's"
+	return fmt.Errorf("%w: MAC %s is %s on network %s", ErrMACTaken, mac, whose, p.network.Name)
 }
 
 // isOff says why the port of a pod is off: the router of the network has got what the pod has, or had it already when a

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,15 +10,24 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
 )
 
-// byClaim is the index of pods by the IPAMClaims that they refer to.
-const byClaim = "claim"
+const (
+	// byClaim is the index of pods by the IPAMClaims that they refer to.
+	byClaim = "claim"
+	// byNetwork is the index of IPAMClaims.
+	byNetwork = "network"
+)
+
+// ClaimAllocated is the condition of an IPAMClaim that says whether it has addresses.
+const ClaimAllocated = "IPsAllocated"
 
 // IPAMClaims are the IPAMClaims in the API.
 func IPAMClaims() schema.GroupVersionResource {
@@ -47,7 +57,7 @@ func (v *networks) startClaims(ctx context.Context, f *following, changed func(o
 	synced, err := listen(ctx, v.ipamClaims, func(old, new any) {
 		before, _ := old.(*unstructured.Unstructured)
 		after, _ := new.(*unstructured.Unstructured)
-		if before != nil && after != nil && before.GetUID() == after.GetUID() && equality.Semantic.DeepEqual(before.Object["status"], after.Object["status"]) {
+		if before != nil && after != nil && sameClaim(before, after) {
 			return
 		}
 		claim := either(before, after)
@@ -62,6 +72,19 @@ func (v *networks) startClaims(ctx context.Context, f *following, changed func(o
 	}
 }
 
+func sameClaim(old, new *unstructured.Unstructured) bool {
+	return old.GetUID() == new.GetUID() && equality.Semantic.DeepEqual(old.Object["status"], new.Object["status"]) &&
+		equality.Semantic.DeepEqual(old.Object["spec"], new.Object["spec"])
+}
+
+// claimsByNetwork is the index of IPAMClaims by the network that they are for.
+func claimsByNetwork() cache.Indexers {
+	return indexers(map[string]func(*unstructured.Unstructured) []string{byNetwork: func(object *unstructured.Unstructured) []string {
+		network, _, _ := unstructured.NestedString(object.Object, "spec", "network")
+		return []string{network}
+	}})
+}
+
 // IPAMClaim is nil when there is none of that name.
 func (v *claims) IPAMClaim(namespace, name string) *unstructured.Unstructured {
 	if v.ipamClaims.SharedIndexInformer == nil {
@@ -70,17 +93,34 @@ func (v *claims) IPAMClaim(namespace, name string) *unstructured.Unstructured {
 	return v.ipamClaims.Get(namespace + "/" + name)
 }
 
-// Claims are all IPAMClaims.
-func (v *claims) Claims() (all []ipam.Claim) {
+// Claim is an IPAMClaim for the allocator, nil when there is none of that name. One that cannot be read has no addresses.
+func (v *claims) Claim(namespace, name string) *ipam.Claim {
+	object := v.IPAMClaim(namespace, name)
+	if object == nil {
+		return nil
+	}
+	claim, err := parseClaim(object)
+	if err != nil {
+		claim.Addresses = nil
+	}
+	return &claim
+}
+
+// Claims are the IPAMClaims for a network, oldest first.
+func (v *claims) Claims(network string) (all []ipam.Claim) {
 	if v.ipamClaims.SharedIndexInformer == nil {
 		return nil
 	}
-	for _, object := range v.ipamClaims.All() {
+	for _, object := range slices.SortedFunc(slices.Values(v.ipamClaims.Find(byNetwork, network)), olderObject) {
 		if claim, err := parseClaim(object); err == nil {
 			all = append(all, claim)
 		}
 	}
 	return all
+}
+
+func olderObject(a, b *unstructured.Unstructured) int {
+	return cmp.Or(a.GetCreationTimestamp().Compare(b.GetCreationTimestamp().Time), cmp.Compare(keyOf(a), keyOf(b)))
 }
 
 // Requests are those of the definitions of networks that the pod may use, with the IPAMClaims.
@@ -146,6 +186,15 @@ func (v *claims) claimOf(pod *corev1.Pod, r ipam.Request) (*ipam.Claim, error) {
 	return &claim, nil
 }
 
+// isRefused says that a claim's condition is False.
+func isRefused(object *unstructured.Unstructured) bool {
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	return slices.ContainsFunc(conditions, func(c any) bool {
+		condition, _ := c.(map[string]any)
+		return condition["type"] == ClaimAllocated && condition["status"] == string(metav1.ConditionFalse)
+	})
+}
+
 func parseClaim(object *unstructured.Unstructured) (ipam.Claim, error) {
 	claim := ipam.Claim{
 		Owner: contract.Owner{Kind: contract.KindIPAMClaim, Namespace: object.GetNamespace(), Name: object.GetName()}, UID: object.GetUID(),
@@ -159,5 +208,6 @@ func parseClaim(object *unstructured.Unstructured) (ipam.Claim, error) {
 		}
 		claim.Addresses = append(claim.Addresses, prefix.Addr())
 	}
+	claim.Refused = isRefused(object)
 	return claim, nil
 }

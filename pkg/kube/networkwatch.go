@@ -66,6 +66,9 @@ func (v *ClusterView) WatchNetworks(ctx context.Context, client dynamic.Interfac
 		v.ipamClaims, v.claimsPresent, err = optionalKind(ctx, client, IPAMClaims())
 	}
 	if err == nil {
+		err = v.ipamClaims.AddIndexers(claimsByNetwork())
+	}
+	if err == nil {
 		v.physical, v.physicalPresent, err = optionalKind(ctx, client, v1alpha1.PhysicalNetworks())
 	}
 	if err == nil {

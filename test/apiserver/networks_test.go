@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
@@ -75,7 +77,8 @@ func TestNetworks_BadDefinitions(t *testing.T) {
 }
 
 // TestIPAMClaim_SaysWhyItHasNoAddress: the second claim of a network with one address gets it when the first claim
-// is gone. A claim for a network that does not exist has a condition as well, and the first one says that it has an
+// is gone. A claim with an address in its status waits for this one. No claim can be for another network later. A claim for
+// a network that does not exist has a condition as well, and the first one says that it has an
 // address.
 func TestIPAMClaim_SaysWhyItHasNoAddress(t *testing.T) {
 	t.Parallel()
@@ -105,6 +108,27 @@ func TestIPAMClaim_SaysWhyItHasNoAddress(t *testing.T) {
 	waitAddresses(t, ns, "second", ns+"/tiny")
 	says("second", "True SuccessfulAllocation")
 	wantNoAddresses(t, ns, "lost", ns+"/nowhere")
+	patch := func(name, text string, subresources ...string) error {
+		_, err := claims.Patch(t.Context(), name, types.MergePatchType, []byte(text), metav1.PatchOptions{}, subresources...)
+		return err
+	}
+	if err := patch("second", `{"spec":{"network":"other"}}`); !apierrors.IsInvalid(err) {
+		t.Errorf("the claim is for another network now: %v", err)
+	}
+	if err := patch("lost", `{"metadata":{"labels":{"a":"b"}}}`); err != nil {
+		t.Error(err)
+	}
+	apply(t, kube.IPAMClaims(), fmt.Sprintf("apiVersion: k8s.cni.cncf.io/v1alpha1\nkind: IPAMClaim\nmetadata: {namespace: %[1]s, name: restored}\n"+
+		"spec: {network: %[1]s.tiny, interface: net1}\n", ns))
+	if err := patch("restored", `{"status":{"ips":["10.76.0.1/30"]}}`, "status"); err != nil {
+		t.Fatal(err)
+	}
+	claim("restored", "tiny")
+	says("restored", "False IPAddressConflict")
+	deletePod(t, ns, "second")
+	deleteObject(t, claims, "second")
+	waitAddresses(t, ns, "restored", ns+"/tiny")
+	says("restored", "True SuccessfulAllocation")
 }
 
 // namespaceSubnet gives a namespace subnets, until the test ends. It waits for a condition.
