@@ -176,11 +176,10 @@ func PrimaryAddressOf(addrs []netip.Prefix) (p PrimaryAddress) {
 // ParseNodeSubnets reads NodeSubnetsKey for network. The legacy form, a string
 // in place of the list, is accepted. A network that is not named has no subnet.
 func ParseNodeSubnets(value, network string) ([]netip.Prefix, error) {
-	raw, err := networkValue(value, network)
-	if raw == nil || err != nil {
-		return nil, err
-	}
-	var list []netip.Prefix
+	return NewValues(value).NodeSubnets(network)
+}
+
+func parseNodeSubnets(raw json.RawMessage, network string) (list []netip.Prefix, err error) {
 	if bytes.HasPrefix(bytes.TrimSpace(raw), []byte(`"`)) {
 		var one netip.Prefix
 		err = json.Unmarshal(raw, &one)
@@ -196,10 +195,10 @@ func ParseNodeSubnets(value, network string) ([]netip.Prefix, error) {
 
 // ParsePodNetwork reads PodNetworksKey for network; nil when it is not named.
 func ParsePodNetwork(value, network string) (*PodNetwork, error) {
-	raw, err := networkValue(value, network)
-	if raw == nil || err != nil {
-		return nil, err
-	}
+	return NewValues(value).PodNetwork(network)
+}
+
+func parsePodNetwork(raw json.RawMessage, network string) (*PodNetwork, error) {
 	var pn PodNetwork
 	if err := json.Unmarshal(raw, &pn); err != nil {
 		return nil, fmt.Errorf("pod network %q: %w", network, err)
@@ -253,17 +252,7 @@ func ParseEncapIPs(value string) ([]netip.Addr, error) {
 }
 
 func networkValue(value, network string) (json.RawMessage, error) {
-	if value == "" {
-		return nil, nil
-	}
-	var networks map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(value), &networks); err != nil {
-		return nil, err
-	}
-	if string(networks[network]) == "null" {
-		return nil, nil
-	}
-	return networks[network], nil
+	return NewValues(value).value(network)
 }
 
 // MACFromAddress derives the MAC that OVN-Kubernetes gives to an address: 0a:58
@@ -305,8 +294,9 @@ func ParseACLLogging(value string) (ACLLogging, error) {
 // PrimaryOf is what PodNetworksKey has of the primary network of the pod's namespace, with its key; nil where the default network is
 // the primary one.
 func PrimaryOf(annotation string) (key string, network *PodNetwork) {
+	values := NewValues(annotation)
 	for _, key := range Networks(annotation) {
-		if n, err := ParsePodNetwork(annotation, key); key != "" && err == nil && n != nil && Role(n.Role) == RolePrimary {
+		if n, err := values.PodNetwork(key); key != "" && err == nil && n != nil && Role(n.Role) == RolePrimary {
 			return key, n
 		}
 	}
@@ -338,17 +328,12 @@ func Networks(annotation string) []string {
 
 // NetworkKeys are the keys of an annotation, sorted; none of one that cannot be read.
 func NetworkKeys(annotation string) []string {
-	var values map[string]json.RawMessage
-	if json.Unmarshal([]byte(annotation), &values) != nil {
-		return nil
-	}
-	return slices.Sorted(maps.Keys(values))
+	return NewValues(annotation).Keys()
 }
 
 // HasKey says that an annotation has a value for a network.
 func HasKey(annotation, network string) bool {
-	raw, err := networkValue(annotation, network)
-	return err == nil && raw != nil
+	return NewValues(annotation).Names(network)
 }
 
 // SetNetwork gives the annotation with one network's value replaced, or removed
@@ -381,19 +366,7 @@ func isBare(fields map[string]json.RawMessage) bool {
 
 // HasNetwork says that the value of one network in an annotation is this JSON text.
 func HasNetwork(annotation, network, text string) bool {
-	if only(annotation, network) == text && text != "" {
-		return true
-	}
-	raw, err := networkValue(annotation, network)
-	return err == nil && raw != nil && string(raw) == text
-}
-
-// ShareNetwork is text, as a part of an annotation that has it and no other network, so that it needs no memory of its own.
-func ShareNetwork(annotation, network, text string) string {
-	if value := only(annotation, network); value == text {
-		return value
-	}
-	return text
+	return NewValues(annotation).Has(network, text)
 }
 
 // only is what an annotation has between its first key and its end, "" when that key is not the network's. It is the

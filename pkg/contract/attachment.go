@@ -49,6 +49,16 @@ const (
 	NADLabel      = "k8s.ovn.org/nad"
 )
 
+// The lists in a pod's annotations have limits, since all pods wait for the time that they cost.
+const (
+	// MaxAttachments is how many further interfaces a pod may ask for.
+	MaxAttachments = 64
+	// MaxAskedAddresses is how many addresses a pod may ask for on one of them.
+	MaxAskedAddresses = 32
+	// MaxAskedRoutes is how many routes a pod may ask for in the annotations of OVN4NFV.
+	MaxAskedRoutes = 256
+)
+
 // PluginType is the CNI type of our NetworkAttachmentDefinitions.
 const PluginType = "ovn-k8s-cni-overlay"
 
@@ -107,11 +117,13 @@ func AttachmentKeys(pod *corev1.Pod) (keys []string) {
 		return nil
 	}
 	attachments, _ := Attachments(pod) // the allocator reports the error
+	seen := map[string]bool{DefaultNetwork: true}
 	for _, a := range attachments {
-		keys = append(keys, a.Key())
+		key := a.Key()
+		keys, seen[key] = append(keys, key), true
 	}
 	for _, key := range NetworkKeys(pod.Annotations[PodNetworksKey]) {
-		if key != DefaultNetwork && !slices.Contains(keys, key) {
+		if !seen[key] {
 			keys = append(keys, key)
 		}
 	}
@@ -153,7 +165,8 @@ type selection struct {
 }
 
 // Attachments are what a pod asks for in NetworksKey, in its order, then in the annotations of OVN4NFV. Without an
-// interface's name, the attachment at position n has net<n>, counted from 1.
+// interface's name, the attachment at position n has net<n>, counted from 1. A pod that asks for more than MaxAttachments
+// gets none. Of one that runs, what it asks for beyond them later is left out.
 func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 	selections, err := parseSelections(pod.Annotations[NetworksKey])
 	if err != nil {
@@ -163,15 +176,22 @@ func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 	if err != nil {
 		return nil, err
 	}
+	all, err := limit(pod, append(selections, nodus...))
+	if err != nil {
+		return nil, err
+	}
 	var out []Attachment
 	count, taken, led := map[string]int{}, map[string]bool{"eth0": true, "lo": true}, map[Family]bool{}
 	ports := map[string]string{}
-	for i, s := range append(selections, nodus...) {
+	for i, s := range all {
 		annotation, position := NetworksKey, i+1
 		if i >= len(selections) {
 			annotation, position = nodusKey(pod), i+1-len(selections)
 		}
 		a, err := s.attachment(pod.Namespace, position)
+		if n := len(a.Addresses); err == nil && n > MaxAskedAddresses && !runs(pod) {
+			err = fmt.Errorf("%d addresses are more than the %d that a pod may ask for", n, MaxAskedAddresses)
+		}
 		if err != nil {
 			return nil, fmt.Errorf("annotation %s: network %d: %w", annotation, position, err)
 		}
@@ -200,6 +220,21 @@ func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 	}
 	return out, addRoutes(pod, out)
 }
+
+// limit refuses more than MaxAttachments. A pod that runs may have had more under a former version: it keeps those of its
+// start.
+func limit(pod *corev1.Pod, all []selection) ([]selection, error) {
+	if len(all) <= MaxAttachments {
+		return all, nil
+	}
+	if !runs(pod) {
+		return nil, fmt.Errorf("the pod asks for %d networks, and at most %d are possible", len(all), MaxAttachments)
+	}
+	return all[:min(len(all), max(MaxAttachments, len(NetworkKeys(pod.Annotations[PodNetworksKey]))))], nil
+}
+
+// runs says that a pod has its interfaces: what it asks for now changes nothing.
+func runs(pod *corev1.Pod) bool { return len(pod.Status.PodIPs) > 0 }
 
 // OnPrimary is what a pod asks for on the primary network of its namespace in DefaultNetworkKey.
 func OnPrimary(pod *corev1.Pod) (a Attachment, err error) {

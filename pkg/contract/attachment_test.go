@@ -1,6 +1,7 @@
 package contract
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -107,4 +108,65 @@ func FuzzAttachments(f *testing.F) {
 			t.Errorf("%q: keys or interfaces repeat: %s", value, cmp.Diff(nil, list, cmpopts.EquateComparable()))
 		}
 	})
+}
+
+// TestAttachments_AreLimited: a pod at a limit has all that it asks for, and one beyond it nothing. A pod that runs keeps what
+// it has from its start, and gets nothing more.
+func TestAttachments_AreLimited(t *testing.T) {
+	networks := func(n int) string { return strings.TrimSuffix(strings.Repeat("a,", n), ",") }
+	ips := func(n int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf(`"10.1.0.%d"`, i+1))
+		}
+		return `[{"name":"a","ips":[` + strings.Join(list, ",") + `]}]`
+	}
+	routes := func(n int) string {
+		var list []string
+		for i := range n {
+			list = append(list, fmt.Sprintf(`{"dst":"10.%d.%d.0/24","gw":"10.1.0.1","dev":"net1"}`, i/256, i%256))
+		}
+		return "[" + strings.Join(list, ",") + "]"
+	}
+	had := func(n int) string {
+		has := NewValues(`{"default":{}}`)
+		for i := range n {
+			has.Set(Attachment{NAD: "red/a", Index: i}.Key(), "{}")
+		}
+		return has.String()
+	}
+	for name, tc := range map[string]struct {
+		networks, routes, has    string
+		runs                     bool
+		attachments, ips, routed int
+		err                      string
+	}{
+		"at the limit":             {networks: networks(MaxAttachments), attachments: MaxAttachments},
+		"beyond it":                {networks: networks(MaxAttachments + 1), err: "asks for 65 networks, and at most 64"},
+		"runs with more":           {networks: networks(70), runs: true, has: had(70), attachments: 70},
+		"asks for more later":      {networks: networks(200), runs: true, has: had(70), attachments: 71}, // the default network is one
+		"asks for more than few":   {networks: networks(200), runs: true, has: had(1), attachments: MaxAttachments},
+		"addresses":                {networks: ips(MaxAskedAddresses), attachments: 1, ips: MaxAskedAddresses},
+		"too many addresses":       {networks: ips(MaxAskedAddresses + 1), err: "33 addresses are more than the 32"},
+		"runs with more addresses": {networks: ips(40), runs: true, attachments: 1, ips: 40},
+		"routes":                   {networks: "a", routes: routes(MaxAskedRoutes), attachments: 1, routed: MaxAskedRoutes},
+		"too many routes":          {networks: "a", routes: routes(MaxAskedRoutes + 1), err: "257 routes are more than the 256"},
+		"runs with more routes":    {networks: "a", routes: routes(300), runs: true, attachments: 1, routed: MaxAskedRoutes},
+	} {
+		pod := requesting(tc.networks)
+		pod.Annotations[OVNRoutesKey], pod.Annotations[PodNetworksKey] = tc.routes, tc.has
+		if tc.runs {
+			pod.Status.PodIPs = []corev1.PodIP{{IP: "10.0.0.4"}}
+		}
+		got, err := Attachments(pod)
+		if tc.err != "" {
+			if err == nil || !strings.Contains(err.Error(), tc.err) {
+				t.Errorf("%s: %v", name, err)
+			}
+			continue
+		}
+		if err != nil || len(got) != tc.attachments || len(got[0].Addresses) != tc.ips || len(got[0].AskedRoutes) != tc.routed {
+			t.Errorf("%s: %d attachments, %v", name, len(got), err)
+		}
+	}
 }

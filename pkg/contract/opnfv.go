@@ -134,9 +134,9 @@ func NodusInterfaces(pod *corev1.Pod, podNetworks string) string {
 	if err != nil {
 		return ""
 	}
-	var list []ovnInterface
+	values, list := NewValues(podNetworks), []ovnInterface(nil)
 	for _, a := range append(attachments, Attachment{NAD: DefaultNetwork, Interface: "*"}) {
-		network, err := ParsePodNetwork(podNetworks, a.Key())
+		network, err := values.PodNetwork(a.Key())
 		if err != nil || network == nil {
 			return ""
 		}
@@ -181,6 +181,12 @@ func nodusRoutes(pod *corev1.Pod) (list []nodusRoute, err error) {
 // addRoutes gives the attachments of a pod the routes by their interfaces.
 func addRoutes(pod *corev1.Pod, attachments []Attachment) error {
 	list, err := nodusRoutes(pod)
+	if len(list) > MaxAskedRoutes {
+		if !runs(pod) {
+			return fmt.Errorf("%d routes are more than the %d that a pod may ask for", len(list), MaxAskedRoutes)
+		}
+		list = list[:MaxAskedRoutes]
+	}
 	if err != nil {
 		return err
 	}

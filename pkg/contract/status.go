@@ -29,9 +29,9 @@ func NetworkStatus(pod *corev1.Pod, podNetworks string) string {
 	if err != nil || len(attachments) == 0 && primary == nil {
 		return ""
 	}
-	var list []interfaceStatus
+	values, list := NewValues(podNetworks), []interfaceStatus(nil)
 	add := func(key, name, link string) {
-		network, err := ParsePodNetwork(podNetworks, key)
+		network, err := values.PodNetwork(key)
 		if err != nil || network == nil {
 			return
 		}

@@ -149,7 +149,8 @@ func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time),
 			cmp.Compare(x.Namespace, y.Namespace), cmp.Compare(x.Name, y.Name))
 	}) {
-		requests := a.cfg.requests(pod)
+		subject := newSubject(pod)
+		requests := a.cfg.requests(subject)
 		if len(pod.Status.PodIPs) == 0 { // else it keeps what it has
 			requests, _ = admit(a, pod, requests)
 		}
@@ -160,7 +161,7 @@ func (a *Addresses) Rebuild(pods []*corev1.Pod, rows []Held) {
 				blocks = pool.blocksOf(pod.Spec.NodeName, a.subnets.decided(pod.Spec.NodeName, r.Network.Name))
 			}
 			if len(blocks) > 0 || pool.isShared() {
-				pool.restore(pod, r, blocks)
+				pool.restore(subject, r, blocks)
 			}
 		}
 	}
@@ -179,30 +180,29 @@ func attachmentOwner(pod *corev1.Pod, r Request) contract.Owner {
 // asks for does not stop the others.
 // Errors: ErrExhausted, ErrRequest, quota.Error, or reconcile.ErrNotReady until the node's subnets are recorded.
 func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
-	requests := a.cfg.requests(pod)
+	subject := newSubject(pod)
+	requests := a.cfg.requests(subject)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	is := pod.Annotations[contract.PodNetworksKey]
 	requests, beyond := admit(a, pod, requests)
-	d, decided, errs := Decision{Retry: a.counts.Follow(pod, beyond)}, is, []error(nil)
+	d, errs := Decision{Retry: a.counts.Follow(pod, beyond)}, []error(nil)
 	if beyond != nil {
 		errs = append(errs, beyond)
 	}
 	for _, r := range requests {
-		h, warning, err := a.decide(pod, node, r)
+		h, warning, err := a.decide(subject, node, r)
 		d.Warning = cmp.Or(d.Warning, warning)
 		if err == nil {
 			d.claim(r, h)
-			decided, warning = h.decide(decided, warning)
-			d.Warning = cmp.Or(warning, d.Warning)
+			d.Warning = cmp.Or(h.record(subject.said, warning), d.Warning)
 			errs = append(errs, h.isOff())
 		} else if isStale(pod, r, err) {
-			decided, _ = contract.SetNetwork(decided, attachmentOwner(pod, r).NetworkKey(), nil) // nil is JSON
+			subject.said.Set(attachmentOwner(pod, r).NetworkKey(), "")
 		}
 		d.refuse(r, err)
 		errs = append(errs, err)
 	}
-	if decided != is {
+	if decided := subject.said.String(); decided != pod.Annotations[contract.PodNetworksKey] {
 		d.Annotations = map[string]string{contract.PodNetworksKey: decided}
 	}
 	return d, errors.Join(errs...)
@@ -235,8 +235,8 @@ func admit(a *Addresses, pod *corev1.Pod, requests []Request) ([]Request, *quota
 }
 
 // decide gives what a pod has on one network, from now on if it had nothing.
-func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *holding, warning string, err error) {
-	owner, pool := attachmentOwner(pod, r), a.pool(r.Network)
+func (a *Addresses) decide(pod subject, node *corev1.Node, r Request) (h *holding, warning string, err error) {
+	owner, pool := attachmentOwner(pod.Pod, r), a.pool(r.Network)
 	r = r.recorded()
 	blocks, ok := a.blocks(pool, node)
 	if !ok {
@@ -256,10 +256,10 @@ func (a *Addresses) decide(pod *corev1.Pod, node *corev1.Node, r Request) (h *ho
 		var addrs []netip.Addr
 		if addrs, err = pool.allocate(from, blocks); err == nil {
 			h = pool.hold(owner, pod.UID, addrs, nil)
-			h.lead(pod, r, blocks)
+			h.lead(pod.Pod, r, blocks)
 		}
 	} else if h == nil {
-		h, err = pool.take(owner, pod, r, blocks)
+		h, err = pool.take(owner, pod.Pod, r, blocks)
 	}
 	if err != nil {
 		waits.addrs = addressesOf(&contract.PodNetwork{Addresses: r.Addresses})
@@ -297,13 +297,14 @@ func (a *Addresses) blocks(pool *pods, node *corev1.Node) (blocks, bool) {
 // Adopt is Allocated for an attachment for which nothing was decided yet and which has a valid annotation:
 // a former leader's, or OVN-Kubernetes'. Pod will write nothing then, so that no event would say that the pod is ready.
 func (a *Addresses) Adopt(pod *corev1.Pod, node *corev1.Node, key string) *contract.PodNetwork {
-	requests := a.cfg.requests(pod)
+	subject := newSubject(pod)
+	requests := a.cfg.requests(subject)
 	a.mu.Lock()
 	requests, _ = admit(a, pod, requests)
 	if at := slices.IndexFunc(requests, func(r Request) bool { return r.Key() == key }); at >= 0 {
 		pool := a.pool(requests[at].Network)
 		if blocks, ok := a.blocks(pool, node); ok {
-			pool.restore(pod, requests[at], blocks)
+			pool.restore(subject, requests[at], blocks)
 		}
 	}
 	a.mu.Unlock()

@@ -103,8 +103,8 @@ func (p *pods) use(claim *holding, owner contract.Owner, pod *corev1.Pod) *holdi
 }
 
 // restoreClaimed takes what the pod's annotation and its claim say, nil unless they say the same.
-func (p *pods) restoreClaimed(owner contract.Owner, pod *corev1.Pod, claim Claim) *holding {
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey())
+func (p *pods) restoreClaimed(owner contract.Owner, pod subject, claim Claim) *holding {
+	network, err := pod.said.PodNetwork(owner.NetworkKey())
 	of := p.find(p.keyOf(claim), claim.UID)
 	if err != nil || network == nil || of == nil || len(network.MAC) != len(of.mac) || !slices.Equal(addressesOf(network), of.addrs) {
 		return nil
@@ -115,7 +115,7 @@ func (p *pods) restoreClaimed(owner contract.Owner, pod *corev1.Pod, claim Claim
 	if of.mac != [6]byte(network.MAC) && len(of.users) == 0 {
 		of.setMAC([6]byte(network.MAC))
 	}
-	h := p.use(of, owner, pod)
+	h := p.use(of, owner, pod.Pod)
 	h.further, h.durable = network, true
 	return h
 }

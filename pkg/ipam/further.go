@@ -136,15 +136,18 @@ func (h *holding) routers() (routers []netip.Addr) {
 
 // routes are those of a pod with these addresses: the network's own, then those of its request, then the exits'.
 func (h *holding) routes(r Request, addresses []netip.Prefix) (routes []contract.Route) {
+	led := map[netip.Prefix]bool{}
 	for _, b := range h.at {
-		if b != nil {
-			routes = append(routes, b.routes...)
+		if b == nil {
+			continue
+		}
+		for _, route := range b.routes {
+			routes, led[route.Dest] = append(routes, route), true
 		}
 	}
 	for _, route := range r.Routes {
-		isSame := func(other contract.Route) bool { return other.Dest == route.Dest }
-		if slices.ContainsFunc(addresses, func(own netip.Prefix) bool { return own.Contains(route.NextHop) }) && !slices.ContainsFunc(routes, isSame) {
-			routes = append(routes, route)
+		if slices.ContainsFunc(addresses, func(own netip.Prefix) bool { return own.Contains(route.NextHop) }) && !led[route.Dest] {
+			routes, led[route.Dest] = append(routes, route), true
 		}
 	}
 	routers := h.routers()

@@ -88,15 +88,25 @@ type Request struct {
 	Subnet *contract.NamespaceSubnet
 }
 
+// subject is a pod with what its annotation says, which is parsed once.
+type subject struct {
+	*corev1.Pod
+	said *contract.Values
+}
+
+func newSubject(pod *corev1.Pod) subject {
+	return subject{pod, contract.NewValues(pod.Annotations[contract.PodNetworksKey])}
+}
+
 // requests are what a pod asks for, the default network first; none for a pod that does not run on pod networks.
-func (c Config) requests(pod *corev1.Pod) []Request {
-	if !contract.WantsNetwork(pod) {
+func (c Config) requests(pod subject) []Request {
+	if !contract.WantsNetwork(pod.Pod) {
 		return nil
 	}
 	requests := []Request{{}}
 	if c.Further != nil {
-		requests[0].Locked, requests[0].Subnet = c.Further.Locked(pod), c.Further.SubnetOf(pod)
-		for _, r := range c.Further.Requests(pod) {
+		requests[0].Locked, requests[0].Subnet = c.Further.Locked(pod.Pod), c.Further.SubnetOf(pod.Pod)
+		for _, r := range c.Further.Requests(pod.Pod) {
 			if !isElsewhere(pod, r) {
 				requests = append(requests, r)
 			}
@@ -110,11 +120,11 @@ func (c Config) requests(pod *corev1.Pod) []Request {
 
 // isElsewhere says that a pod has started with another network than the one that its NetworkAttachmentDefinition names now. It
 // has nothing on this one.
-func isElsewhere(pod *corev1.Pod, r Request) bool {
+func isElsewhere(pod subject, r Request) bool {
 	if len(pod.Status.PodIPs) == 0 {
 		return false
 	}
-	has, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], attachmentOwner(pod, r).NetworkKey())
+	has, err := pod.said.PodNetwork(attachmentOwner(pod.Pod, r).NetworkKey())
 	return err == nil && has != nil && has.Network != "" && has.Network != r.Network.Name
 }
 

@@ -2,7 +2,6 @@ package ipam
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -192,7 +191,7 @@ func sameFamily(a, b netip.Prefix) bool { return contract.FamilyOf(a.Addr()).Has
 
 // current is what the pod holds and may go on using. On a further network that is all that it has: nothing of an entry of
 // the annotation changes but its routes.
-func (p *pods) current(owner contract.Owner, pod *corev1.Pod, blocks blocks) *holding {
+func (p *pods) current(owner contract.Owner, pod subject, blocks blocks) *holding {
 	h := p.find(owner, pod.UID)
 	if h == nil {
 		return nil
@@ -205,26 +204,26 @@ func (p *pods) current(owner contract.Owner, pod *corev1.Pod, blocks blocks) *ho
 	if p.isDefault() {
 		h.through = blocks
 	}
-	h.shareRecord(pod)
+	h.shareRecord(pod.said)
 	return h
 }
 
 // adopt takes what a pod's annotation says if that is valid and free.
-func (p *pods) adopt(owner contract.Owner, pod *corev1.Pod, r Request, blocks blocks) (h *holding, warning string) {
-	network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey())
+func (p *pods) adopt(owner contract.Owner, pod subject, r Request, blocks blocks) (h *holding, warning string) {
+	network, err := pod.said.PodNetwork(owner.NetworkKey())
 	if err == nil && network == nil {
 		return nil, ""
 	}
 	if err == nil && p.isDefault() {
 		err = Validate(network, blocks.subnets())
 		if err != nil && len(network.Addresses) > 0 && contract.IsRouted(network.Addresses[0]) {
-			err = p.validOfNamespace(network, pod, r.Subnet)
+			err = p.validOfNamespace(network, pod.Pod, r.Subnet)
 		}
 	} else if err == nil {
-		err = p.validFurther(network, pod, blocks)
+		err = p.validFurther(network, pod.Pod, blocks)
 	}
 	if err == nil {
-		h, err = p.claim(owner, pod, blocks, network)
+		h, err = p.claim(owner, pod.Pod, blocks, network)
 	}
 	if err != nil {
 		return nil, fmt.Sprintf("annotation %s is replaced: %v", contract.PodNetworksKey, err)
@@ -232,9 +231,9 @@ func (p *pods) adopt(owner contract.Owner, pod *corev1.Pod, r Request, blocks bl
 	if !p.isDefault() {
 		h.further = network
 	}
-	h.lead(pod, r, blocks)
+	h.lead(pod.Pod, r, blocks)
 	h.durable = true
-	h.shareRecord(pod)
+	h.shareRecord(pod.said)
 	return h, ""
 }
 
@@ -266,22 +265,22 @@ func (p *pods) adoptRow(row Held, alive living) {
 
 // restore takes what is recorded of a pod, but decides nothing. In a rebuild, rows came first, and the newest pod comes
 // last.
-func (p *pods) restore(pod *corev1.Pod, r Request, blocks blocks) {
-	owner := attachmentOwner(pod, r)
+func (p *pods) restore(pod subject, r Request, blocks blocks) {
+	owner := attachmentOwner(pod.Pod, r)
 	h := p.find(owner, pod.UID)
 	if h == nil && r.IPAMClaim != nil {
 		h = p.restoreClaimed(owner, pod, *r.IPAMClaim)
 	} else if h == nil {
 		h, _ = p.adopt(owner, pod, r, blocks)
 	} else if !p.isDefault() {
-		network, err := contract.ParsePodNetwork(pod.Annotations[contract.PodNetworksKey], owner.NetworkKey())
+		network, err := pod.said.PodNetwork(owner.NetworkKey())
 		if err == nil && network != nil && slices.Equal(addressesOf(network), h.addrs) {
 			h.further = network
 		}
 	}
 	if h != nil {
-		h.lead(pod, r, blocks)
-		h.shareRecord(pod)
+		h.lead(pod.Pod, r, blocks)
+		h.shareRecord(pod.said)
 		h.touch()
 	}
 }
@@ -333,26 +332,25 @@ func (p *pods) hasMAC(blocks blocks, mac [6]byte) bool {
 	return blocks.hasMAC(mac) || p.macs[mac] > 0 || p.routers[mac]
 }
 
-// decide puts what the pod holds into its annotation.
-func (h *holding) decide(annotation, warning string) (decided, warned string) {
+// record puts what the pod holds into its annotation.
+func (h *holding) record(annotation *contract.Values, warning string) (warned string) {
 	key := h.owner.NetworkKey()
 	if h.recorded == "" {
 		h.recorded = h.format()
 	}
-	if contract.HasNetwork(annotation, key, h.recorded) {
-		return annotation, ""
+	if annotation.Has(key, h.recorded) {
+		return ""
 	}
-	if said, err := contract.ParsePodNetwork(annotation, key); warning == "" && (err != nil || said != nil && !slices.Equal(said.Addresses, h.value().Addresses)) {
+	if said, err := annotation.PodNetwork(key); warning == "" && (err != nil || said != nil && !slices.Equal(said.Addresses, h.value().Addresses)) {
 		warning = fmt.Sprintf("annotation %s is replaced: it is not what was allocated", contract.PodNetworksKey)
 	}
-	decided, _ = contract.SetNetwork(annotation, key, json.RawMessage(h.recorded)) // it is JSON
-	h.recorded = contract.ShareNetwork(decided, key, h.recorded)
-	return decided, warning
+	annotation.Set(key, h.recorded)
+	return warning
 }
 
 // shareRecord keeps the annotation's own text as the record where they are
 // equal: at 100,000 pods a copy of each is 50 MB.
-func (h *holding) shareRecord(pod *corev1.Pod) {
+func (h *holding) shareRecord(annotation *contract.Values) {
 	if h.value() == nil {
 		return
 	}
@@ -360,8 +358,8 @@ func (h *holding) shareRecord(pod *corev1.Pod) {
 	if text == "" {
 		text = h.format()
 	}
-	if value := pod.Annotations[contract.PodNetworksKey]; contract.HasNetwork(value, h.owner.NetworkKey(), text) {
-		h.recorded = contract.ShareNetwork(value, h.owner.NetworkKey(), text)
+	if key := h.owner.NetworkKey(); annotation.Has(key, text) {
+		h.recorded = annotation.Share(key, text)
 	}
 }
 

@@ -23,8 +23,9 @@ func (a Access) Requests(pod *corev1.Pod) (requests []ipam.Request, err error) {
 		return nil, err
 	}
 	var errs []error
+	has := contract.NewValues(pod.Annotations[contract.PodNetworksKey])
 	for _, one := range attachments {
-		if len(pod.Status.PodIPs) > 0 && !contract.HasKey(pod.Annotations[contract.PodNetworksKey], one.Key()) {
+		if len(pod.Status.PodIPs) > 0 && !has.Names(one.Key()) {
 			continue
 		}
 		network, resource, err := a.asked(pod, one)
