@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
@@ -19,8 +22,8 @@ import (
 type Cluster struct {
 	*process
 	nodes, networks *reconcile.Loop[contract.Owner]
-	// problems has the problem of each NAD that an Event has reported.
-	problems sync.Map
+	// problems has the problem of each NAD that an Event has reported; lacking, why nodes have no part of a network.
+	problems, lacking sync.Map
 	// networkWriter is nil without a dynamic client, and then there are no NADs.
 	networkWriter *kube.ObjectWriter
 	// allocated takes in which networks have no part for a node, and why.
@@ -80,19 +83,52 @@ func (c *Cluster) allocateNodes(ctx context.Context, owners []contract.Owner) (m
 		decision, err := c.subnets.Node(node)
 		c.allocated(node.Name, decision.Failed)
 		c.warn(owner, decision)
-		if err == nil {
-			decision.Annotations[contract.NodeNamespaceSubnetsKey] = contract.FormatNamespaceSubnets(c.view.NamespaceSubnets())
-			err = c.write.AnnotateNode(ctx, node, decision.Annotations)
-		}
-		if !c.cfg.Plan.SecondaryOnly && (err == nil || errors.Is(err, ipam.ErrExhausted)) {
-			err = errors.Join(err, c.write.SetNodeCondition(ctx, node, networkCondition(err)))
-		}
-		for name, failure := range decision.Failed {
-			err = errors.Join(err, fmt.Errorf("network %s: %w", name, failure))
-		}
-		failed[owner] = c.forgetGone(owner, err)
+		err = c.recordNode(ctx, node, decision, err)
+		failed[owner] = c.forgetGone(owner, errors.Join(err, c.warnFailed(decision.Failed)))
 	}
 	return failed, nil
+}
+
+// recordNode writes what a node has on the default network first, and its condition: all networks together may not fit into
+// the annotations of an object.
+func (c *Cluster) recordNode(ctx context.Context, node *corev1.Node, decision ipam.Decision, err error) error {
+	first, rest := decision.Annotations, map[string]string(nil)
+	if decision.First != nil {
+		first, rest = decision.First, decision.Annotations
+	}
+	if err == nil {
+		first[contract.NodeNamespaceSubnetsKey] = contract.FormatNamespaceSubnets(c.view.NamespaceSubnets())
+		err = c.write.AnnotateNode(ctx, node, first)
+	}
+	if !c.cfg.Plan.SecondaryOnly && (err == nil || errors.Is(err, ipam.ErrExhausted)) {
+		err = errors.Join(err, c.write.SetNodeCondition(ctx, node, networkCondition(err)))
+	}
+	if err == nil {
+		err = c.write.AnnotateNode(ctx, node, rest)
+	}
+	return err
+}
+
+// warnFailed reports on the NADs of a network once why nodes have no part of it. The error names the first of the networks.
+func (c *Cluster) warnFailed(failed map[string]error) error {
+	names := slices.Sorted(maps.Keys(failed))
+	for _, name := range names {
+		text := failed[name].Error()
+		if before, _ := c.lacking.Swap(name, text); before == text {
+			continue
+		}
+		for _, key := range c.view.NADsOf(name) {
+			namespace, nad, _ := strings.Cut(key, "/")
+			c.report.Warn(contract.Owner{Kind: contract.KindNAD, Namespace: namespace, Name: nad}, "NetworkFailed", text)
+		}
+	}
+	switch len(names) {
+	case 0:
+		return nil
+	case 1:
+		return fmt.Errorf("network %s: %w", names[0], failed[names[0]])
+	}
+	return fmt.Errorf("network %s and %d others: %w", names[0], len(names)-1, failed[names[0]])
 }
 
 // reasonExhausted is the reason of a node's condition when no subnet was left.

@@ -25,6 +25,7 @@ func (c *Cluster) allocateNetworks(ctx context.Context, owners []contract.Owner)
 		if network == nil {
 			continue
 		}
+		c.lacking.Delete(network.Name)
 		want := map[string]string{contract.NetworkNameKey: network.Name}
 		if id := c.view.NetworkID(network.Name); id != 0 {
 			want[contract.NetworkIDKey] = strconv.Itoa(id)

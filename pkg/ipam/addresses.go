@@ -26,6 +26,8 @@ var ErrExhausted = errors.New("exhausted")
 type Decision struct {
 	// Annotations to write; empty when the object says the same already.
 	Annotations map[string]string
+	// First are those of a node that are to be written before, on their own: the others may not fit.
+	First map[string]string
 	// Warning says what was wrong with the annotation that was there; mostly "".
 	Warning string
 	// Claims are addresses that the status of an IPAMClaim must say before the annotations are written.

@@ -1,7 +1,6 @@
 package ipam
 
 import (
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -24,6 +23,8 @@ type nodes struct {
 	former map[netip.Prefix]former
 	// released counts the subnets that were given back.
 	released int
+	// next has, for each subnet of the plan, a part before which nodes have or had all.
+	next map[netip.Prefix]netip.Prefix
 }
 
 // nodeState is what was decided for a node.
@@ -32,6 +33,17 @@ type nodeState struct {
 	subnets []netip.Prefix
 	// recorded is the network's value in the annotation that says subnets; "" until they are complete.
 	recorded string
+	// says is whether the version of the annotation that was looked at last has recorded.
+	says   bool
+	looked int
+}
+
+// look says whether a version of the node's annotation has what was decided.
+func (s *nodeState) look(key string, values *contract.Values, version int) bool {
+	if s.looked != version {
+		s.says, s.looked = s.recorded != "" && values.Has(key, s.recorded), version
+	}
+	return s.says
 }
 
 // former is a subnet that no node has.
@@ -42,7 +54,10 @@ type former struct {
 }
 
 func newNodes(cfg Config, key string) *nodes {
-	return &nodes{cfg: cfg, key: key, states: map[string]*nodeState{}, owners: map[netip.Prefix]string{}, former: map[netip.Prefix]former{}}
+	return &nodes{
+		cfg: cfg, key: key, states: map[string]*nodeState{}, owners: map[netip.Prefix]string{}, former: map[netip.Prefix]former{},
+		next: map[netip.Prefix]netip.Prefix{},
+	}
 }
 
 // follow takes in what the network is now. Nodes keep the subnets that are parts of it.
@@ -50,7 +65,7 @@ func (n *nodes) follow(cfg Config) {
 	if slices.Equal(n.cfg.Cluster, cfg.Cluster) {
 		return
 	}
-	n.cfg = cfg
+	n.cfg, n.next = cfg, map[netip.Prefix]netip.Prefix{}
 	gone := func(prefix netip.Prefix) bool {
 		part, ok := cfg.part(prefix.Addr())
 		return !ok || part != prefix
@@ -58,25 +73,31 @@ func (n *nodes) follow(cfg Config) {
 	maps.DeleteFunc(n.owners, func(prefix netip.Prefix, _ string) bool { return gone(prefix) })
 	maps.DeleteFunc(n.former, func(prefix netip.Prefix, _ former) bool { return gone(prefix) })
 	for _, state := range n.states {
-		state.subnets, state.recorded = slices.DeleteFunc(slices.Clone(state.subnets), gone), ""
+		state.subnets, state.recorded, state.looked = slices.DeleteFunc(slices.Clone(state.subnets), gone), "", 0
 		n.record(state)
 	}
 }
 
+// entrySize is how many bytes a node's subnets may need in the annotation.
+func (n *nodes) entrySize() int {
+	const longest = len(`"ffff:ffff:ffff:ffff:ffff:ffff:ffff:ffff/128",`)
+	return len(n.key) + len(`"":[]`) + longest*len(contract.Network{Subnets: n.cfg.Cluster}.Families())
+}
+
 // adopt returns the decision for a node. For a new node it is the annotation's subnets, without those of other nodes.
-func (n *nodes) adopt(node *corev1.Node) (state *nodeState, warning string) {
-	if state = n.states[node.Name]; state != nil {
+func (n *nodes) adopt(node string, values *contract.Values) (state *nodeState, warning string) {
+	if state = n.states[node]; state != nil {
 		return state, ""
 	}
 	state = &nodeState{}
-	warning = n.adoptSubnets(node, state)
-	n.states[node.Name] = state
+	warning = n.adoptSubnets(node, values, state)
+	n.states[node] = state
 	n.record(state)
 	return state, warning
 }
 
-func (n *nodes) adoptSubnets(node *corev1.Node, state *nodeState) (warning string) {
-	subnets, err := contract.ParseNodeSubnets(node.Annotations[contract.NodeSubnetsKey], n.key)
+func (n *nodes) adoptSubnets(node string, values *contract.Values, state *nodeState) (warning string) {
+	subnets, err := values.NodeSubnets(n.key)
 	if err != nil {
 		return fmt.Sprintf("annotation %s: %v", contract.NodeSubnetsKey, err)
 	}
@@ -90,7 +111,7 @@ func (n *nodes) adoptSubnets(node *corev1.Node, state *nodeState) (warning strin
 		case state.has(contract.FamilyOf(prefix.Addr())):
 			warning = fmt.Sprintf("annotated subnet %s is the second of its family", prefix)
 		default:
-			n.give(state, prefix, node.Name)
+			n.give(state, prefix, node)
 		}
 	}
 	return warning
@@ -147,8 +168,19 @@ func (n *nodes) record(state *nodeState) {
 		}
 	}
 	state.subnets = subnets
-	text, _ := json.Marshal(subnets) // a list of prefixes has a JSON form
-	state.recorded = string(text)
+	state.recorded, state.looked = formatSubnets(subnets), 0
+}
+
+// formatSubnets is the JSON form of a list.
+func formatSubnets(subnets []netip.Prefix) string {
+	text := []byte{'['}
+	for i, subnet := range subnets {
+		if i > 0 {
+			text = append(text, ',')
+		}
+		text = append(subnet.AppendTo(append(text, '"')), '"')
+	}
+	return string(append(text, ']'))
 }
 
 // free is the subnet that the node had before, else the first that no node had, else the one
@@ -168,7 +200,12 @@ func (n *nodes) free(name string, family contract.Family) (netip.Prefix, bool) {
 		if !family.Has(subnet.Addr()) {
 			continue
 		}
-		for prefix := netip.PrefixFrom(subnet.Addr(), subnet.NodeBits); subnet.Contains(prefix.Addr()); prefix = after(prefix) {
+		prefix, ok := n.next[subnet.Prefix]
+		if !ok {
+			prefix = netip.PrefixFrom(subnet.Addr(), subnet.NodeBits)
+		}
+		for ; subnet.Contains(prefix.Addr()); prefix = after(prefix) {
+			n.next[subnet.Prefix] = prefix
 			if n.owners[prefix] == "" && n.former[prefix].node == "" {
 				return prefix, true
 			}

@@ -2,7 +2,6 @@ package ipam
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -25,7 +24,19 @@ type Subnets struct {
 	networks map[string]*nodes
 	// waiting has the names of nodes for which no subnet or id was left.
 	waiting map[string]bool
+	// said is what the annotation of each node said when it was looked at last. Each text has another version.
+	said     map[string]said
+	versions int
 }
+
+type said struct {
+	text    string
+	version int
+}
+
+// MaxNodeSubnets is how many bytes NodeSubnetsKey may have before further networks are refused: half of what an object's
+// annotations may have together.
+const MaxNodeSubnets = 128 << 10
 
 // NewSubnets is for the default network and further ones, whose subnets may overlap with each
 // other's; call Rebuild before anything else.
@@ -39,7 +50,7 @@ func NewSubnets(cfg Config) (*Subnets, error) {
 }
 
 func (s *Subnets) clear() {
-	s.networks, s.waiting, s.ids = map[string]*nodes{}, map[string]bool{}, newIDs(s.cfg.maxID())
+	s.networks, s.waiting, s.ids, s.said = map[string]*nodes{}, map[string]bool{}, newIDs(s.cfg.maxID()), map[string]said{}
 	s.follow(map[string]Config{"": s.cfg})
 }
 
@@ -72,8 +83,10 @@ func (s *Subnets) Rebuild(all []*corev1.Node, pods []*corev1.Pod) {
 		return cmp.Or(x.CreationTimestamp.Compare(y.CreationTimestamp.Time), cmp.Compare(x.Name, y.Name))
 	}) {
 		s.ids.adopt(node)
+		values, version := s.look(node)
 		for _, name := range names {
-			s.networks[name].adopt(node)
+			state, _ := s.networks[name].adopt(node.Name, values)
+			state.look(s.networks[name].key, values, version)
 		}
 	}
 	for _, pod := range pods {
@@ -95,7 +108,7 @@ func (s *Subnets) Node(node *corev1.Node) (Decision, error) {
 	defer s.mu.Unlock()
 	d := Decision{Annotations: map[string]string{}}
 	_, d.Warning = s.ids.adopt(node)
-	subnets, err := s.complete(node, plans, &d)
+	err := s.complete(node, plans, &d)
 	if err == nil {
 		err = s.ids.complete(node.Name)
 	}
@@ -106,43 +119,98 @@ func (s *Subnets) Node(node *corev1.Node) (Decision, error) {
 	if len(d.Failed) == 0 {
 		delete(s.waiting, node.Name)
 	}
-	for key, want := range map[string]string{contract.NodeSubnetsKey: subnets, contract.NodeIDKey: strconv.Itoa(s.ids.nodes[node.Name])} {
+	s.differ(node, &d)
+	return d, nil
+}
+
+// differ leaves in a decision what a node's annotations do not say.
+func (s *Subnets) differ(node *corev1.Node, d *Decision) {
+	d.Annotations[contract.NodeIDKey] = strconv.Itoa(s.ids.nodes[node.Name])
+	if d.First != nil && d.First[contract.NodeSubnetsKey] == d.Annotations[contract.NodeSubnetsKey] {
+		d.First = nil
+	} else if d.First != nil {
+		d.First[contract.NodeIDKey] = d.Annotations[contract.NodeIDKey]
+	}
+	for key, want := range d.Annotations {
 		is := node.Annotations[key]
 		if is == want {
+			delete(d.Annotations, key)
 			continue
 		}
-		d.Annotations[key] = want
 		if is != "" && d.Warning == "" && (key == contract.NodeIDKey || s.cfg.Further == nil || !sameDefault(is, want)) {
 			d.Warning = fmt.Sprintf("annotation %s said %s, which is not what was allocated", key, is)
 		}
 	}
-	return d, nil
+}
+
+// look gives the values of a node's annotation, and the version of its text. When the text has changed, each state is
+// compared with it.
+func (s *Subnets) look(node *corev1.Node) (values *contract.Values, version int) {
+	text := node.Annotations[contract.NodeSubnetsKey]
+	values = contract.NewValues(text)
+	is := s.said[node.Name]
+	if changed := is.version == 0 || is.text != text; changed {
+		s.versions++
+		is.version = s.versions
+		for _, network := range s.networks {
+			if state := network.states[node.Name]; state != nil {
+				state.look(network.key, values, is.version)
+			}
+		}
+	}
+	is.text = text // equal texts of two objects are compared once
+	s.said[node.Name] = is
+	return values, is.version
 }
 
 // complete gives the node its subnets on each network, as the annotation has them. The error is the default network's;
-// those of others are in d.
-func (s *Subnets) complete(node *corev1.Node, plans map[string]Config, d *Decision) (annotation string, err error) {
-	annotation = s.withoutFormer(node, plans)
+// those of others are in d. Networks that the annotation names already come before others.
+func (s *Subnets) complete(node *corev1.Node, plans map[string]Config, d *Decision) error {
+	values, version := s.look(node)
+	size, known := len(node.Annotations[contract.NodeSubnetsKey]), 0
 	for _, name := range s.follow(plans) {
 		network := s.networks[name]
-		state, warning := network.adopt(node)
+		state, warning := network.adopt(node.Name, values)
 		d.Warning = cmp.Or(d.Warning, warning)
-		if err := network.complete(node.Name, state); err != nil {
-			s.waiting[node.Name] = true
-			if name == "" {
-				return "", err
-			}
-			if d.Failed == nil {
-				d.Failed = map[string]error{}
-			}
-			d.Failed[name] = err
+		if state.look(network.key, values, version) {
+			known++
 			continue
 		}
-		if !contract.HasNetwork(annotation, network.key, state.recorded) {
-			annotation, _ = contract.SetNetwork(annotation, network.key, json.RawMessage(state.recorded)) // it is JSON
+		isNew := !values.Names(network.key)
+		err := error(nil)
+		if isNew && name != "" && size+network.entrySize() > MaxNodeSubnets {
+			err = fmt.Errorf("annotation %s of the node has no room for more networks of topology layer3, in %d bytes: use topology layer2: %w",
+				contract.NodeSubnetsKey, MaxNodeSubnets, ErrExhausted)
+		} else {
+			err = network.complete(node.Name, state)
+		}
+		if err != nil && name == "" {
+			return err
+		} else if err != nil {
+			s.fail(node.Name, name, err, d)
+			continue
+		}
+		if known++; isNew {
+			size += len(network.key) + len(`"":,`) + len(state.recorded)
+		}
+		if values.Set(network.key, state.recorded); name == "" {
+			d.First = map[string]string{contract.NodeSubnetsKey: values.String()}
 		}
 	}
-	return annotation, nil
+	if s.cfg.Further != nil {
+		dropFormer(values, plans, known)
+	}
+	d.Annotations[contract.NodeSubnetsKey] = values.String()
+	return nil
+}
+
+// fail notes that a node has no subnet on a further network.
+func (s *Subnets) fail(node, network string, err error, d *Decision) {
+	s.waiting[node] = true
+	if d.Failed == nil {
+		d.Failed = map[string]error{}
+	}
+	d.Failed[network] = err
 }
 
 // sameDefault says that two annotations have the same subnets of the default network.
@@ -152,18 +220,17 @@ func sameDefault(a, b string) bool {
 	return xErr == nil && yErr == nil && slices.Equal(x, y)
 }
 
-// withoutFormer is the node's annotation without the subnets of networks that are gone.
-func (s *Subnets) withoutFormer(node *corev1.Node, plans map[string]Config) string {
-	value := node.Annotations[contract.NodeSubnetsKey]
-	if s.cfg.Further == nil {
-		return value
+// dropFormer removes the subnets of networks that are gone. Of the annotation's networks, known are there.
+func dropFormer(values *contract.Values, plans map[string]Config, known int) {
+	keys := values.Keys()
+	if len(keys) <= known {
+		return
 	}
-	for _, name := range contract.NetworkKeys(value) {
+	for _, name := range keys {
 		if _, exists := plans[name]; name != contract.DefaultNetwork && !exists {
-			value, _ = contract.SetNetwork(value, name, nil)
+			values.Set(name, "")
 		}
 	}
-	return value
 }
 
 // Recorded are a node's subnets on a network, one for each family in the order of the plan. It is nil
@@ -175,20 +242,31 @@ func (s *Subnets) Recorded(node *corev1.Node, network string) []netip.Prefix {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.networks[network] == nil { // Node would write nothing for an annotation of former times, and so no event would tell
-		s.follow(s.cfg.layer3())
-	}
-	of := s.networks[network]
-	if of == nil {
+	on := s.network(network)
+	if on == nil {
 		return nil
 	}
 	id, _ := s.ids.adopt(node)
-	state, _ := of.adopt(node)
-	if state.recorded == "" || node.Annotations[contract.NodeIDKey] != strconv.Itoa(id) ||
-		!contract.HasNetwork(node.Annotations[contract.NodeSubnetsKey], of.key, state.recorded) {
+	values, version := s.look(node)
+	state, _ := on.adopt(node.Name, values)
+	if node.Annotations[contract.NodeIDKey] != strconv.Itoa(id) || !state.look(on.key, values, version) {
 		return nil
 	}
 	return state.subnets
+}
+
+// network has the subnets of nodes on a network; nil: nodes have no parts of it. Of a new network, Node would write nothing for
+// an annotation of former times, and so no event would tell.
+func (s *Subnets) network(name string) *nodes {
+	if has := s.networks[name]; has != nil || name == "" || s.cfg.Further == nil {
+		return has
+	}
+	network := s.cfg.Further.Network(name)
+	if network == nil || network.Topology != contract.Layer3 {
+		return nil
+	}
+	s.networks[name] = newNodes(of(*network, s.cfg.Services), network.Key())
+	return s.networks[name]
 }
 
 // decided are a node's subnets on a network so far, recorded or not.
@@ -225,6 +303,7 @@ func (s *Subnets) Release(name string) (retry []contract.Owner) {
 		network.release(name)
 	}
 	delete(s.waiting, name)
+	delete(s.said, name)
 	for waiter := range s.waiting {
 		delete(s.waiting, waiter)
 		return []contract.Owner{contract.NodeOwner(waiter)}
