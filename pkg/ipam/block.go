@@ -1,6 +1,7 @@
 package ipam
 
 import (
+	"cmp"
 	"encoding/binary"
 	"net/netip"
 	"slices"
@@ -14,8 +15,10 @@ type block struct {
 	prefix netip.Prefix
 	// first is the offset of the first address that a pod may have.
 	first uint64
-	// excluded are parts that no pod gets; reserved are those whose addresses pods get on request only.
-	excluded, reserved []netip.Prefix
+	// excluded are parts that no pod gets; skipped are these and those whose addresses pods get on request only.
+	excluded, skipped parts
+	// out is how many addresses are excluded of those that pods could have.
+	out float64
 	// node had the subnet last; "" where only rows were seen, or where nodes share it.
 	node string
 	// subnet is the name of the NamespaceSubnet that it is of, "" for any other.
@@ -45,16 +48,52 @@ func (b *block) size() float64 {
 	if b.last() < b.first {
 		return 0
 	}
-	size := float64(b.last() - b.first + 1)
-	for i, part := range b.excluded {
-		if slices.ContainsFunc(b.excluded[:i], part.Overlaps) { // the larger part is before the smaller one
-			continue
-		}
+	return float64(b.last()-b.first+1) - b.out
+}
+
+// exclude sets what pods do not get, and what they get on request only.
+func (b *block) exclude(excluded, reserved []netip.Prefix) {
+	b.excluded, b.skipped, b.out = partsOf(b.prefix, excluded), partsOf(b.prefix, excluded, reserved), 0
+	for _, part := range b.excluded {
 		if first, last := b.offsets(part); first <= last {
-			size -= float64(last-first) + 1
+			b.out += float64(last-first) + 1
 		}
 	}
-	return size
+}
+
+// parts are subnets without overlaps, in the order of their addresses: the one that has an address is found without a look
+// at all.
+type parts []netip.Prefix
+
+// partsOf are the parts in lists that overlap a subnet, without those that are in others.
+func partsOf(subnet netip.Prefix, lists ...[]netip.Prefix) (out parts) {
+	var all []netip.Prefix
+	for _, part := range slices.Concat(lists...) {
+		if part.Overlaps(subnet) {
+			all = append(all, part.Masked())
+		}
+	}
+	slices.SortFunc(all, func(x, y netip.Prefix) int {
+		return cmp.Or(x.Addr().Compare(y.Addr()), cmp.Compare(x.Bits(), y.Bits()))
+	})
+	for _, part := range all {
+		if n := len(out); n == 0 || !out[n-1].Overlaps(part) { // the larger part is before those in it
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// of is the part that has an address.
+func (p parts) of(addr netip.Addr) (part netip.Prefix, ok bool) {
+	at, found := slices.BinarySearchFunc(p, addr, func(part netip.Prefix, addr netip.Addr) int { return part.Addr().Compare(addr) })
+	if !found {
+		at--
+	}
+	if at < 0 || !p[at].Contains(addr) {
+		return netip.Prefix{}, false
+	}
+	return p[at], true
 }
 
 // offsets are those of the addresses of a part of the subnet that pods may have, first > last: there are none.
@@ -62,7 +101,7 @@ func (b *block) offsets(part netip.Prefix) (first, last uint64) {
 	if part.Bits() <= b.prefix.Bits() {
 		return b.first, b.last()
 	}
-	first, small := offsetOf(b.prefix, part.Masked().Addr())
+	first, small := offsetOf(b.prefix, part.Addr())
 	if !small {
 		return 1, 0
 	}
@@ -80,8 +119,8 @@ func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
 	for i := uint64(0); i < size; i++ {
 		offset := b.first + (start-b.first+i)%size
 		addr := contract.AddressAt(b.prefix, offset)
-		if end, is := b.until(addr, b.excluded, b.reserved); is {
-			i += min(end-offset, size)
+		if part, is := b.skipped.of(addr); is {
+			i += min(b.lastOf(part)-offset, size)
 			continue
 		}
 		if !taken(addr) {
@@ -92,15 +131,10 @@ func (b *block) next(taken func(netip.Addr) bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// until is the offset of the last address of the part, of those in the lists, that has addr.
-func (b *block) until(addr netip.Addr, lists ...[]netip.Prefix) (offset uint64, found bool) {
-	for _, parts := range lists {
-		if at := slices.IndexFunc(parts, func(part netip.Prefix) bool { return part.Contains(addr) }); at >= 0 {
-			first, _ := offsetOf(b.prefix, parts[at].Masked().Addr())
-			return first + 1<<min(63, addr.BitLen()-parts[at].Bits()) - 1, true
-		}
-	}
-	return 0, false
+// lastOf is the offset of the last address of a part.
+func (b *block) lastOf(part netip.Prefix) uint64 {
+	first, _ := offsetOf(b.prefix, part.Addr())
+	return first + 1<<min(63, part.Addr().BitLen()-part.Bits()) - 1
 }
 
 // allows says that addr is one that a pod may have.
@@ -108,7 +142,7 @@ func (b *block) allows(addr netip.Addr) bool {
 	if !b.prefix.Contains(addr) {
 		return false
 	}
-	if _, excluded := b.until(addr, b.excluded); excluded {
+	if _, excluded := b.excluded.of(addr); excluded {
 		return false
 	}
 	offset, small := offsetOf(b.prefix, addr)

@@ -1,7 +1,6 @@
 package ipam
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -107,16 +106,9 @@ func (p *pods) follow(network contract.Network, cfg Config) {
 	}
 	for _, subnet := range network.Subnets {
 		b := p.at(subnet.Prefix)
-		b.excluded, b.reserved = partsOf(subnet.Prefix, network.Excluded), partsOf(subnet.Prefix, network.Reserved)
+		b.exclude(network.Excluded, network.Reserved)
 		p.shared = append(p.shared, b)
 	}
-}
-
-// partsOf are the parts that overlap a subnet, the largest first.
-func partsOf(subnet netip.Prefix, parts []netip.Prefix) []netip.Prefix {
-	parts = slices.DeleteFunc(slices.Clone(parts), func(part netip.Prefix) bool { return !part.Overlaps(subnet) })
-	slices.SortStableFunc(parts, func(x, y netip.Prefix) int { return cmp.Compare(x.Bits(), y.Bits()) })
-	return parts
 }
 
 func (p *pods) isDefault() bool { return p.network.Name == "" }
