@@ -130,5 +130,5 @@ func conditionsOf(claim *unstructured.Unstructured) []metav1.Condition {
 // followClaim holds the addresses of an IPAMClaim, and frees those of one that was deleted. Running pods keep them until they
 // go.
 func (c *Zone) followClaim(owner contract.Owner) {
-	c.markAll(c.addresses.FollowClaim(owner, c.view.Claim(owner.Namespace, owner.Name))...)
+	c.markAll(ipam.FollowClaim(c.addresses, owner, c.view.Claim(owner.Namespace, owner.Name))...)
 }

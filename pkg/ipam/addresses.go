@@ -186,7 +186,7 @@ func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 	requests := a.cfg.requests(subject)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	requests, beyond := admit(a, pod, requests)
+	requests, beyond := admit(a, pod, wanted(a, subject, requests))
 	d, errs := Decision{Retry: a.counts.Follow(pod, beyond)}, []error(nil)
 	if beyond != nil {
 		errs = append(errs, beyond)
@@ -194,10 +194,12 @@ func (a *Addresses) Pod(pod *corev1.Pod, node *corev1.Node) (Decision, error) {
 	for _, r := range requests {
 		h, warning, err := a.decide(subject, node, r)
 		d.Warning = cmp.Or(d.Warning, warning)
-		if err == nil {
+		if err == nil && h == nil {
+			continue
+		} else if err == nil {
 			d.claim(r, h)
 			d.Warning = cmp.Or(h.record(subject.said, warning), d.Warning)
-			errs = append(errs, h.isOff())
+			errs = append(errs, isOff(h))
 		} else if isStale(pod, r, err) {
 			subject.said.Set(attachmentOwner(pod, r).NetworkKey(), "")
 		}
@@ -236,7 +238,22 @@ func admit(a *Addresses, pod *corev1.Pod, requests []Request) ([]Request, *quota
 	return slices.DeleteFunc(slices.Clone(requests), isNew), beyond
 }
 
-// decide gives what a pod has on one network, from now on if it had nothing.
+// wanted leaves out what a pod that is being deleted does not have yet.
+func wanted(a *Addresses, pod subject, requests []Request) []Request {
+	if pod.DeletionTimestamp == nil {
+		return requests
+	}
+	return slices.DeleteFunc(requests, func(r Request) bool {
+		owner := attachmentOwner(pod.Pod, r)
+		if find(a.newest[owner], pod.UID) != nil || pod.said.Names(owner.NetworkKey()) {
+			return false
+		}
+		delete(a.waiting, owner)
+		return true
+	})
+}
+
+// decide gives what a pod has on one network, from now on if it had nothing. A pod that is being deleted gets nothing new.
 func (a *Addresses) decide(pod subject, node *corev1.Node, r Request) (h *holding, warning string, err error) {
 	owner, pool := attachmentOwner(pod.Pod, r), a.pool(r.Network)
 	r = r.recorded()
@@ -250,16 +267,17 @@ func (a *Addresses) decide(pod subject, node *corev1.Node, r Request) (h *holdin
 		h = pool.restoreClaimed(owner, pod, *r.IPAMClaim)
 	}
 	waits := waiting{network: r.Network.Name, node: pod.Spec.NodeName, mac: r.MAC}
-	if h == nil && pool.isDefault() {
-		from := blocks
+	if h == nil && pod.DeletionTimestamp != nil {
+		delete(a.waiting, owner)
+		return nil, "", nil
+	} else if h == nil && pool.isDefault() {
 		if r.Subnet != nil {
-			from, waits = pool.blocksOfSubnet(r.Subnet), waiting{subnet: r.Subnet.Name}
+			r.Subnet = a.cfg.Further.SubnetOf(pod.Pod) // it may have ended, and gone with its last pod
 		}
-		var addrs []netip.Addr
-		if addrs, err = pool.allocate(from, blocks); err == nil {
-			h = pool.hold(owner, pod.UID, addrs, nil)
-			h.lead(pod.Pod, r, blocks)
+		if r.Subnet != nil {
+			waits = waiting{subnet: r.Subnet.Name}
 		}
+		h, err = pool.takeDefault(owner, pod.Pod, r, blocks)
 	} else if h == nil {
 		h, err = pool.take(owner, pod.Pod, r, blocks)
 	}
@@ -268,12 +286,9 @@ func (a *Addresses) decide(pod subject, node *corev1.Node, r Request) (h *holdin
 		a.waiting[owner] = waits
 		return nil, warning, err
 	}
-	if !pool.isDefault() && h.further == nil { // of a row
-		h.describe(r)
-	} else if !pool.isDefault() {
-		h.reroute(r)
-	}
+	h.reroute(r)
 	delete(a.waiting, owner)
+	pool.depart(h, pod.Pod)
 	return h, warning, nil
 }
 

@@ -31,7 +31,7 @@ func (p *pods) adoptClaim(claim Claim) {
 
 // FollowClaim takes in what an IPAMClaim is now, nil when it was deleted: it holds on its network what its status says, and
 // nothing on others. Running pods keep what they have. The result is as that of Release.
-func (a *Addresses) FollowClaim(owner contract.Owner, claim *Claim) (retry []contract.Owner) {
+func FollowClaim(a *Addresses, owner contract.Owner, claim *Claim) (retry []contract.Owner) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for name := range a.pools {
@@ -80,12 +80,12 @@ func (p *pods) ofClaim(r Request, blocks blocks) (*holding, error) {
 	case p.isOthers(stands, blocks, [6]byte(r.MAC)):
 		return nil, p.macTaken(blocks, r.MAC)
 	}
-	h.setMAC([6]byte(r.MAC)) // the claim does not say it
+	setMAC(h, [6]byte(r.MAC)) // the claim does not say it
 	return h, nil
 }
 
 // setMAC gives a claim that no pod uses another MAC.
-func (h *holding) setMAC(mac [6]byte) {
+func setMAC(h *holding, mac [6]byte) {
 	forget(h.macs(), h.mac)
 	h.mac = mac
 	h.macs()[mac]++
@@ -113,7 +113,7 @@ func (p *pods) restoreClaimed(owner contract.Owner, pod subject, claim Claim) *h
 		return nil
 	}
 	if of.mac != [6]byte(network.MAC) && len(of.users) == 0 {
-		of.setMAC([6]byte(network.MAC))
+		setMAC(of, [6]byte(network.MAC))
 	}
 	h := p.use(of, owner, pod.Pod)
 	h.further, h.durable = network, true

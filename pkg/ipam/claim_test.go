@@ -89,7 +89,7 @@ func TestClaim_KeepsAddresses(t *testing.T) {
 		}
 	}
 	delete(m.claims, "vm")
-	a.FollowClaim(owner, nil)
+	FollowClaim(a.Addresses, owner, nil)
 	release(second)
 	thief := attached(newPod("thief", "n1", 6), `[{"name":"blue","ips":["10.1.0.1"]}]`)
 	if _, err := a.Pod(thief, node); err == nil {
@@ -142,7 +142,7 @@ func TestClaim_AddressesAreOfOneNetwork(t *testing.T) {
 		if recorded != errors.Is(err, ErrAddressTaken) || recorded != errors.Is(d.Refused[claim.Owner], ErrAddressTaken) {
 			t.Errorf("recorded %t: %+v, %v", recorded, d, err)
 		}
-		retry := a.FollowClaim(claim.Owner, claim)
+		retry := FollowClaim(a.Addresses, claim.Owner, claim)
 		if recorded {
 			claim.Refused = true
 			retry = append(retry, a.Addresses.Release(owner(victim).On("ns/blue"), victim.UID)...)
@@ -179,7 +179,7 @@ func TestClaim_RecordedAddressesOrNone(t *testing.T) {
 			m.tenants["red"] = red
 			decidePod(t, a, attached(newPod("before", "n1", 2), "red"), node)
 			says(claim, "10.9.0.77")
-			a.FollowClaim(claim.Owner, claim)
+			FollowClaim(a.Addresses, claim.Owner, claim)
 		},
 	} {
 		a, m, claim, node := claimed(t)

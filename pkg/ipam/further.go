@@ -162,6 +162,13 @@ func (h *holding) routes(r Request, addresses []netip.Prefix) (routes []contract
 // reroute gives a pod the routes that it would get now. All else stays as it was at its start. A pod with an address that is no
 // longer in the network's subnets keeps its routes, too.
 func (h *holding) reroute(r Request) {
+	switch {
+	case h.pool.isDefault():
+		return
+	case h.further == nil: // of a row
+		h.describe(r)
+		return
+	}
 	if len(r.Network.Subnets) > 0 && slices.Contains(h.at, nil) {
 		return
 	}

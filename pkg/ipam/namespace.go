@@ -24,6 +24,21 @@ func (p *pods) ofNamespaces(addr netip.Addr) blocks {
 	return nil
 }
 
+// takeDefault gives a pod what is free on the default network: of the subnet of its namespace, or of those of its node.
+func (p *pods) takeDefault(owner contract.Owner, pod *corev1.Pod, r Request, node blocks) (*holding, error) {
+	from := node
+	if r.Subnet != nil {
+		from = p.blocksOfSubnet(r.Subnet)
+	}
+	addrs, err := p.allocate(from, node)
+	if err != nil {
+		return nil, err
+	}
+	h := p.hold(owner, pod.UID, addrs, nil)
+	h.lead(pod, r, node)
+	return h, nil
+}
+
 // blocksOfSubnet are none for nil.
 func (p *pods) blocksOfSubnet(subnet *contract.NamespaceSubnet) (blocks blocks) {
 	if subnet == nil {

@@ -143,3 +143,29 @@ func TestNamespaceSubnet_OfPodsOnOtherNetworks(t *testing.T) {
 		t.Error("a pod without routes")
 	}
 }
+
+// ended has a subnet that ends between the look at the pod and the decision.
+type ended struct{ *owned }
+
+func (e ended) SubnetOf(pod *corev1.Pod) *contract.NamespaceSubnet {
+	was := e.owned.SubnetOf(pod)
+	e.selected = false
+	return was
+}
+
+// TestNamespaceSubnet_EndsMeanwhile: a pod has an address of a subnet that was there when the address was given.
+func TestNamespaceSubnet_EndsMeanwhile(t *testing.T) {
+	a, all, nodes := withSubnet(t, "10.9.0.0/28")
+	pod := newPod("p", "n1", 2)
+	a.Addresses.cfg.Further = ended{all}
+	decidePod(t, a, pod, nodes[0])
+	wantAddress(t, a, pod, "10.0.0.4/24")
+	if InUse(a.Addresses, "own") {
+		t.Error("the subnet has a pod")
+	}
+	a.Addresses.cfg.Further, all.selected = all, true
+	decidePod(t, a, newPod("q", "n1", 3), nodes[0])
+	if !InUse(a.Addresses, "own") {
+		t.Error("a subnet that stays has none")
+	}
+}

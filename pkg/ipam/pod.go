@@ -29,6 +29,8 @@ type pods struct {
 	byAddr  map[netip.Addr]*holding
 	// newest has the newest holding of each attachment's owner, on all networks; older ones hang behind it.
 	newest map[contract.Owner]*holding
+	// leaving are the holdings of pods that are being deleted.
+	leaving map[*holding]departure
 	// held counts the holdings. counts has those of pods on all secondary networks; nil for a network that is none.
 	held   int
 	counts *quota.Counts
@@ -77,7 +79,7 @@ type sharing struct {
 }
 
 func newPods(network contract.Network, cfg Config, newest map[contract.Owner]*holding, counts *quota.Counts) *pods {
-	p := &pods{known: map[netip.Prefix]*block{}, macs: map[[6]byte]int{}, machines: map[machineMAC]int{}, newest: newest, byAddr: map[netip.Addr]*holding{}}
+	p := &pods{known: map[netip.Prefix]*block{}, macs: map[[6]byte]int{}, machines: map[machineMAC]int{}, newest: newest, byAddr: map[netip.Addr]*holding{}, leaving: map[*holding]departure{}}
 	if network.Role == contract.RoleSecondary {
 		p.counts = counts
 	}
@@ -274,6 +276,7 @@ func (p *pods) restore(pod subject, r Request, blocks blocks) {
 		h.lead(pod.Pod, r, blocks)
 		h.shareRecord(pod.said)
 		h.touch()
+		p.depart(h, pod.Pod)
 	}
 }
 
@@ -370,7 +373,7 @@ func (p *pods) allocate(blocks, on blocks) ([]netip.Addr, error) {
 			} else if p.isShared() {
 				where = "subnets"
 			}
-			return nil, fmt.Errorf("no address left in %s %v: %w", where, family.subnets(), ErrExhausted)
+			return nil, fmt.Errorf("no address left in %s %v: %w%s", where, family.subnets(), ErrExhausted, p.departing(family))
 		}
 		addrs = append(addrs, addr)
 	}
@@ -421,6 +424,7 @@ func (h *holding) touch() {
 // stays the claim's, and what a claim has becomes the pod's that uses it; so it is with two pods of a virtual machine.
 func (h *holding) release() (freed blocks) {
 	h.pool.count(h.owner, -1)
+	delete(h.pool.leaving, h)
 	if h.claim != nil {
 		h.claim.users = slices.DeleteFunc(h.claim.users, func(other *holding) bool { return other == h })
 		return nil

@@ -28,7 +28,7 @@ func (p *pods) macTaken(blocks blocks, mac contract.MAC) error {
 
 // isOff says why the port of a pod is off: the router of the network has got what the pod has, or had it already when a
 // former version gave it to the pod.
-func (h *holding) isOff() error {
+func isOff(h *holding) error {
 	if what := contract.OfRouter(h.pool.network, h.further); what != "" {
 		return fmt.Errorf("%w: %s of the pod is also that of the router of network %s, so the pod has no connection to this network: "+
 			"replace the pod, without asking for this MAC or address", ErrRequest, what, h.pool.network.Name)
