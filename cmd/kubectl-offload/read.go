@@ -286,6 +286,9 @@ func (o *statusOptions) status(ctx context.Context) (answer.Answer, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := near(&o.readOptions).AddRegarded(ctx, s); err != nil {
+		return nil, err
+	}
 	st, err := answer.NewStatus(s)
 	if err != nil || !o.problems {
 		return st, err

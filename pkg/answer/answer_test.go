@@ -28,7 +28,7 @@ func cluster(t *testing.T, text []byte) *snapshot.Snapshot {
 	resources := map[string]snapshot.Resource{
 		"Node": snapshot.Nodes, "Pod": snapshot.Pods, "Event": snapshot.Events, "Lease": snapshot.Leases, "Deployment": snapshot.Deployments,
 		"DaemonSet": snapshot.DaemonSets, "StatefulSet": snapshot.StatefulSets, "NodeOffload": snapshot.NodeOffloads,
-		"OffloadPolicy": snapshot.OffloadPolicies,
+		"OffloadPolicy": snapshot.OffloadPolicies, "UserDefinedNetwork": snapshot.UserDefinedNetworks,
 	}
 	s := snapshot.New(taken, "ovn-kubernetes")
 	for _, document := range strings.Split(string(text), "\n---\n") {
@@ -38,6 +38,8 @@ func cluster(t *testing.T, text []byte) *snapshot.Snapshot {
 		}
 		if kind, _ := object["kind"].(string); kind == "Forbidden" {
 			s.Missing[snapshot.Resource(object["resource"].(string))] = "forbidden"
+		} else if kind == "Sought" {
+			s.Known[snapshot.Resource(object["resource"].(string))] = true
 		} else if r, ok := resources[kind]; ok {
 			s.Add(r, object)
 		} else {

@@ -40,6 +40,19 @@ func event(name, kind, reason, fields string) string {
 		"\nregarding: {kind: Pod, namespace: shop, name: web-0}\nreportingController: ovn-offload-agent\n" + fields
 }
 
+// network is a UserDefinedNetwork, and ofNetwork two Warnings about it.
+func network(status string) string {
+	return document + "kind: UserDefinedNetwork\nmetadata: {name: main, namespace: shop}\nstatus: {conditions: [{type: NetworkCreated, status: \"" + status +
+		"\", reason: SyncError, message: in use by pods, lastTransitionTime: \"2026-03-01T11:00:00Z\"}]}"
+}
+
+func ofNetwork(name, at string) string {
+	about := func(name, at string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(event(name, "Warning", "SyncError", lately(at)), "kind: Pod,", "kind: UserDefinedNetwork,"), "name: web-0", "name: main")
+	}
+	return about(name, at) + about(name+"2", "11:20:00")
+}
+
 func lately(t string) string { return `eventTime: "2026-03-01T` + t + `.000000Z"` }
 
 func faults() []fault {
@@ -73,12 +86,18 @@ func faults() []fault {
 		{"a Warning is repeated", "", event("a", "Warning", "PartRefused", lately("02:00:00")+"\nseries: {count: 9, lastObservedTime: \"2026-03-01T11:50:00.000000Z\"}"), Degraded, "PartRefused"},
 		{"a pod fails again", "", event("a", "Warning", "NetworkFailed", lately("11:40:00")) + event("b", "Normal", "NetworkRecovered", lately("11:30:00")), Degraded, "NetworkFailed"},
 
+		{"the conditions of a network are bad", "", network("False") + ofNetwork("b", "11:31:00"), Degraded, "SyncError"},
+		{"a Warning twice, of other words", "", event("a", "Warning", "PartRefused", lately("11:30:00")) + event("b", "Warning", "PartRefused", lately("11:40:00")+"\nnote: other words"), Degraded, "PartRefused"},
+		{"a Warning of two reasons", "", event("a", "Warning", "PartRefused", lately("11:30:00")) + event("b", "Warning", "NetworkNotFound", lately("11:40:00")), Degraded, "NetworkNotFound PartRefused"},
 		{"nodes may not be listed", "", forbidden("nodes"), Uncertain, ""},
 		{"NodeOffloads may not be listed", "", forbidden("nodeoffloads"), Uncertain, ""},
 		{"Events may not be listed", "", forbidden("events"), Uncertain, ""},
 		{"Leases may not be listed, and the controller is not ready", controller, strings.Replace(controller, "readyReplicas: 1", "readyReplicas: 0", 1) + forbidden("leases"), Broken, "control-plane-down"},
 
 		{"nothing", "", "", Good, ""},
+		{"the object of a Warning is gone", "", strings.ReplaceAll(event("a", "Warning", "PartRefused", lately("11:30:00")), "name: web-0", "name: gone") + document + "kind: Sought\nresource: pods", Good, ""},
+		{"the object of a Warning may not be read", "", strings.ReplaceAll(event("a", "Warning", "PartRefused", lately("11:30:00")), "name: web-0", "name: gone"), Degraded, "PartRefused"},
+		{"the conditions of a network are good again", "", network("True") + ofNetwork("b", "11:31:00"), Good, ""},
 		{"no VF is free", vfsOfNode, "  vfs: {total: 8, used: 7, reserved: 1, free: 0}\n", Good, "no-vfs"},
 		{"few VFs are free", vfsOfNode, "  vfs: {total: 64, used: 58, reserved: 1, free: 5}\n", Good, "no-vfs"},
 		{"a NIC is in legacy mode, and no policy wants another", ofNodeOne, legacyMode, Good, "offload-off"},

@@ -26,10 +26,12 @@ type facts struct {
 	leases     map[string]coordinationv1.Lease
 	events     []eventsv1.Event
 	components []Component
+	// objects are those of the snapshot, by which Events are known to be over.
+	objects *snapshot.Snapshot
 }
 
 func readFacts(s *snapshot.Snapshot) (*facts, error) {
-	f := &facts{taken: s.Taken, namespace: s.Namespace, leases: map[string]coordinationv1.Lease{}}
+	f := &facts{objects: s, taken: s.Taken, namespace: s.Namespace, leases: map[string]coordinationv1.Lease{}}
 	var leases []coordinationv1.Lease
 	for _, read := range []func() error{
 		read(s, snapshot.Nodes, &f.nodes), read(s, snapshot.Pods, &f.pods), read(s, snapshot.NodeOffloads, &f.offloads),

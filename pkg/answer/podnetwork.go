@@ -92,7 +92,7 @@ func (e *PodExplained) waits(f *facts, events []Problem) string {
 	case ok && since > 0:
 		return waits + noLeader + ", the Lease has ended " + age(since) + " ago"
 	case len(events) > 0:
-		return waits + events[len(events)-1].Message
+		return waits + events[0].Message
 	case !ok:
 		return waits + "nothing is known of the controller"
 	}

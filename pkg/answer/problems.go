@@ -8,7 +8,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	eventsv1 "k8s.io/api/events/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"github.com/ovn-offload/ovn-offload/pkg/kube/v1alpha1"
@@ -57,9 +56,6 @@ func (p Problem) next() string {
 	}
 	return "kubectl offload help " + p.See
 }
-
-// eventsFor is how long a Warning counts as a problem after it was last seen: the network's processes repeat them hourly.
-const eventsFor = 65 * time.Minute
 
 // maxObjects bounds the names of one problem.
 const maxObjects = 10
@@ -226,47 +222,6 @@ func (f *facts) policyProblems() []Problem {
 		})
 	}
 	return out
-}
-
-// eventProblems are Warnings of the network's processes that were seen lately.
-func (f *facts) eventProblems() []Problem {
-	var out []Problem
-	recovered := map[corev1.ObjectReference]time.Time{}
-	for _, e := range f.events {
-		if at := lastSeen(e); e.Reason == "NetworkRecovered" && at.After(recovered[named(e)]) {
-			recovered[named(e)] = at
-		}
-	}
-	for _, e := range f.events {
-		last := lastSeen(e)
-		if e.Type != corev1.EventTypeWarning || f.taken.Sub(last) > eventsFor || e.Reason == "OutsideHardware" {
-			continue // NodeOffload says the latter better
-		}
-		if e.Reason == "NetworkFailed" && !last.After(recovered[named(e)]) {
-			continue
-		}
-		object := strings.ToLower(e.Regarding.Kind) + "/"
-		if e.Regarding.Namespace != "" && e.Regarding.Kind != "Node" {
-			object += e.Regarding.Namespace + "/"
-		}
-		first := e.EventTime.UTC().Truncate(time.Second)
-		out = append(out, Problem{
-			Severity: SeverityDegraded, Objects: []string{object + e.Regarding.Name}, Message: e.Reason + ": " + e.Note, Since: &first, See: e.Reason,
-		})
-	}
-	return out
-}
-
-func lastSeen(e eventsv1.Event) time.Time {
-	if e.Series != nil {
-		return e.Series.LastObservedTime.Time
-	}
-	return e.EventTime.Time
-}
-
-// named is the object of an Event without what differs between Events.
-func named(e eventsv1.Event) corev1.ObjectReference {
-	return corev1.ObjectReference{Kind: e.Regarding.Kind, Namespace: e.Regarding.Namespace, Name: e.Regarding.Name}
 }
 
 func printProblems(p *Page, problems []Problem, taken time.Time) {

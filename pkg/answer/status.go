@@ -195,7 +195,7 @@ func (f *facts) traffic() Traffic {
 
 // Text implements Answer.
 func (st *Status) Text(p *Page) {
-	p.Line("ovn-offload  %d of %s without a problem", st.Nodes.Ready, plural(st.Nodes.All, "node"))
+	p.Line("ovn-offload  %s, %d of %s without a problem", codeWords()[st.Code], st.Nodes.Ready, plural(st.Nodes.All, "node"))
 	p.Line("")
 	rows := [][]string{}
 	for _, c := range st.Components {
@@ -225,6 +225,11 @@ func (st *Status) Text(p *Page) {
 	if more := len(st.Problems) - problemsShown; more > 0 {
 		p.Line("%s not shown: --problems has all", plural(more, "more problem"))
 	}
+}
+
+// codeWords are the exit codes in words.
+func codeWords() map[Code]string {
+	return map[Code]string{Good: "all is well", Degraded: "works in part", Broken: "broken", Uncertain: "not all is known"}
 }
 
 // problemsShown keeps a status on one screen.

@@ -193,3 +193,17 @@ func (r Reader) addClients(ctx context.Context, s *snapshot.Snapshot, flows []fl
 	}
 	return flows, missing, nil
 }
+
+// AddRegarded looks for the objects that Warnings are about: Events outlive their objects, and their reasons. An archive has them.
+func (r Reader) AddRegarded(ctx context.Context, s *snapshot.Snapshot) error {
+	lists, err := answer.Regarded(s)
+	if err != nil || r.IsArchive || len(lists) == 0 {
+		return err
+	}
+	read, err := r.Lists(ctx, lists)
+	if err == nil {
+		s.Known.Add(read, lists)
+		snapshot.Merge(s, read)
+	}
+	return err
+}

@@ -84,7 +84,7 @@ func Open(r io.Reader) (*Snapshot, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Snapshot{objects: map[Resource][]*Object{}}
+	s := &Snapshot{Known: Known{}, objects: map[Resource][]*Object{}}
 	for files := tar.NewReader(zip); ; {
 		header, err := files.Next()
 		if errors.Is(err, io.EOF) {
@@ -120,8 +120,10 @@ func (s *Snapshot) file(name string, r io.Reader) error {
 		if err := utiljson.Unmarshal(text, &objects); err != nil { // whole numbers stay whole, as from the API server
 			return err
 		}
+		of := Resource(strings.TrimSuffix(resource, ".json"))
+		s.Known[of] = true
 		for _, fields := range objects {
-			s.AddTrimmed(Resource(strings.TrimSuffix(resource, ".json")), fields)
+			s.AddTrimmed(of, fields)
 		}
 	}
 	return nil

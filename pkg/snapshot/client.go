@@ -69,7 +69,8 @@ func (c *Client) List(ctx context.Context, r Resource, of Selected, options meta
 		return ours[v1alpha1.OffloadPolicy](r, result)
 	case PhysicalNetworks:
 		return ours[v1alpha1.PhysicalNetwork](r, result)
-	case AdminNetworkPolicies, BaselineAdminNetworkPolicies, ClusterNetworkPolicies, MultiNetworkPolicies:
+	case AdminNetworkPolicies, BaselineAdminNetworkPolicies, ClusterNetworkPolicies, MultiNetworkPolicies,
+		UserDefinedNetworks, ClusterUserDefinedNetworks, NetworkAttachmentDefinitions, NamespaceSubnets, PortMirrors:
 		return untyped(r, result)
 	default:
 		return kubernetes(r, result)

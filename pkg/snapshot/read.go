@@ -26,6 +26,8 @@ type Snapshot struct {
 	Missing map[Resource]string `json:"missing,omitempty"`
 	// DPUs are the Nodes of DPUs by the host whose flows they have.
 	DPUs map[string]string `json:"-"`
+	// Known says of which resources there are no other objects.
+	Known Known `json:"-"`
 	// Measured is when the oldest of the flows that were asked of nodes were dumped, by the nodes' clocks.
 	Measured time.Time `json:"-"`
 	// Unread says which flows of nodes were not read.
@@ -46,7 +48,7 @@ const pageSize = 500
 // New makes a snapshot without objects.
 func New(taken time.Time, namespace string) *Snapshot {
 	return &Snapshot{
-		Taken: taken.UTC().Truncate(time.Second), Namespace: namespace, Missing: map[Resource]string{}, objects: map[Resource][]*Object{},
+		Taken: taken.UTC().Truncate(time.Second), Namespace: namespace, Missing: map[Resource]string{}, Known: Known{}, objects: map[Resource][]*Object{},
 	}
 }
 
@@ -67,7 +69,8 @@ func ReadLists(ctx context.Context, from Lister, namespace string, lists map[Res
 		})
 	}
 	group.Wait()
-	for _, part := range parts {
+	for r, part := range parts {
+		s.Known[r] = slices.Contains(lists[r], Selected{}) && part.Missing[r] == ""
 		maps.Copy(s.Missing, part.Missing)
 		maps.Copy(s.objects, part.objects)
 	}

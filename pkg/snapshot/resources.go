@@ -76,6 +76,12 @@ func (r Resource) selection() selection {
 		return selection{"events.k8s.io", "v1", reported, []string{
 			"reason", "type", "note", "regarding", "eventTime", "series", "reportingController", "reportingInstance",
 		}}
+	case UserDefinedNetworks, ClusterUserDefinedNetworks:
+		return selection{"k8s.ovn.org", "v1", cluster, []string{"status.conditions"}}
+	case NetworkAttachmentDefinitions:
+		return selection{"k8s.cni.cncf.io", "v1", cluster, nil}
+	case NamespaceSubnets, PortMirrors:
+		return selection{"ovn-offload.io", "v1alpha1", cluster, []string{"status.conditions"}}
 	case Services:
 		return selection{version: "v1", keep: []string{"spec", "status"}}
 	case NetworkPolicies:

@@ -10,7 +10,7 @@ import (
 func (s selection) trim(object map[string]any) map[string]any {
 	kept := map[string]any{}
 	for _, path := range append([]string{
-		"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.labels", "metadata.creationTimestamp", "metadata.generation",
+		"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.labels", "metadata.creationTimestamp", "metadata.generation",
 	}, s.keep...) {
 		copyField(kept, object, strings.Split(path, "."))
 	}
