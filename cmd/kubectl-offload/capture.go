@@ -72,9 +72,8 @@ func (o *captureOptions) check() ([]capture.Point, error) {
 		return nil, fmt.Errorf("--snaplen=%d: want 1 to 65535", r.Snap)
 	case o.size < 1 || o.size > captureSize:
 		return nil, fmt.Errorf("--max-size=%d: want 1 to %d", o.size, captureSize)
-	}
-	if err := flags.IsNew(o.file); o.file != "-" && err != nil {
-		return nil, err
+	case o.file != "-" && flags.IsNew(o.file) != nil:
+		return nil, flags.IsNew(o.file)
 	}
 	return capture.Points(o.at)
 }

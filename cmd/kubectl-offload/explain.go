@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -66,14 +67,11 @@ func explainCommand() *cobra.Command {
 
 // validate refuses what no stream has, and what no list is as long as.
 func (o *explainOptions) validate() error {
-	if err := flags.AtLeast(0, map[string]int{"worst": o.worst}); err != nil {
-		return err
-	}
 	kind, _, isObject := strings.Cut(answer.Canonical(o.to), "/")
 	if _, err := netip.ParseAddr(o.to); o.to != "" && err != nil && (!isObject || kind != "pod" && kind != "svc" && kind != "node") {
 		return fmt.Errorf("--to %q: want pod/NAME, svc/NAME, node/NAME or an address", o.to)
 	}
-	return answer.Filter{Port: o.port}.Validate()
+	return cmp.Or(flags.AtLeast(0, map[string]int{"worst": o.worst}), answer.Filter{Port: o.port}.Validate())
 }
 
 // announce says what --ask-driver is about to do. It is done in the pod of the agent, never through the relay.

@@ -15,6 +15,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/dpu"
 	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
+	"github.com/ovn-offload/ovn-offload/pkg/trace"
 )
 
 // version is set by the linker.
@@ -40,7 +41,7 @@ func exitCode(err error) (code int, silent bool) {
 		return int(answer.Good), true
 	case errors.As(err, &said):
 		return int(said), true
-	case errors.As(err, new(usage)):
+	case errors.As(err, new(usage)), errors.As(err, new(trace.ErrNetwork)):
 		return int(answer.Usage), false
 	case errors.As(err, new(answer.ErrNotFound)):
 		return int(answer.Degraded), false

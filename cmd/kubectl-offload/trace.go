@@ -161,9 +161,6 @@ func compute(ctx context.Context, o *readOptions, source, target string) (of com
 		return of, err
 	}
 	of.Computed, err = trace.Compute(ctx, byexec.Databases{Cluster: cluster, Pods: of.pods}.Run, of.connection)
-	if errors.As(err, new(trace.ErrNetwork)) {
-		err = usage{err}
-	}
 	return of, err
 }
 
