@@ -112,6 +112,7 @@ func (n *parts) serve(ctx context.Context, server *cni.Server, ready func() erro
 	if err := conf.Check(); err != nil {
 		n.Logger.Warn("pods get another network", "error", err)
 	}
+	go conf.FollowFormer(ctx, n.Logger)
 	n.ready.set(func() error { return cmp.Or(ready(), conf.Check()) })
 	n.Logger.Info("node is ready for pods")
 	return server.Run(ctx)

@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
-	"regexp"
 )
 
 // The list has the name of OVN-Kubernetes' file, which is no list. The former agents wrote that one, too.
@@ -98,43 +97,9 @@ func withOwn(was []byte) []byte {
 	return append(text, '\n')
 }
 
-var namesFormer = regexp.MustCompile(regexp.QuoteMeta(formerName) + `\b`) //nolint:gochecknoglobals // constant
-
-// removeFormer removes the file that is no list, which the runtime would read before the list. The file stays while
-// another one names it, as the configuration that Multus makes of the first file it finds: Multus could give pods no
-// network without it.
-func (d Dir) removeFormer() (named string, err error) {
-	path := filepath.Join(d.Path, formerName)
-	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return "", nil
-	}
-	entries, err := os.ReadDir(d.Path)
-	if err != nil {
-		return "", fmt.Errorf("looking for programs that use the former CNI configuration: %w", err)
-	}
-	for _, entry := range entries {
-		if !isConf(entry.Name()) {
-			continue
-		}
-		text, err := os.ReadFile(filepath.Join(d.Path, entry.Name()))
-		if err == nil && namesFormer.Match(text) {
-			return entry.Name(), nil
-		}
-	}
-	if err := remove(path); err != nil {
-		return "", fmt.Errorf("removing the former CNI configuration: %w", err)
-	}
-	return "", nil
-}
-
 // Check is an error if the container runtime uses the configuration of another network: it takes the first file by name.
 // Where an administrator writes the configuration, the absence of one is an error, too.
 func (d Dir) Check() error {
-	if d.Managed {
-		if _, err := d.removeFormer(); err != nil {
-			return err
-		}
-	}
 	entries, err := os.ReadDir(d.Path)
 	if err != nil {
 		return fmt.Errorf("checking the CNI configuration: %w", err)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -57,9 +58,10 @@ func TestWrite_KeepsPluginsOfOthers(t *testing.T) {
 			map[string]string{listName: `{"disableCheck":true,"plugins":[{"type":"ovn-k8s-cni-overlay","logLevel":"5"},{"type":"tuning"}]}`},
 			map[string]string{listName: `{"cniVersion":"1.1.0","disableCheck":true,"name":"ovn-kubernetes","plugins":[{"type":"ovn-k8s-cni-overlay"},{"type":"tuning"}]}`},
 		},
-		"not valid":             {map[string]string{listName: `{"plugins":[{"type":"ovn-k8s-cni-overlay"},`}, map[string]string{listName: own}},
-		"another plugin first":  {map[string]string{listName: `{"plugins":[{"type":"tuning"},{"type":"ovn-k8s-cni-overlay"}]}`}, map[string]string{listName: own}},
-		"Multus names the list": {map[string]string{"00-multus.conf": later, formerName: former}, map[string]string{"00-multus.conf": later, listName: own}},
+		"another file not valid": {map[string]string{"20-flannel.conflist": "", formerName: former}, map[string]string{"20-flannel.conflist": "", listName: own}},
+		"not valid":              {map[string]string{listName: `{"plugins":[{"type":"ovn-k8s-cni-overlay"},`}, map[string]string{listName: own}},
+		"another plugin first":   {map[string]string{listName: `{"plugins":[{"type":"tuning"},{"type":"ovn-k8s-cni-overlay"}]}`}, map[string]string{listName: own}},
+		"Multus names the list":  {map[string]string{"00-multus.conf": later, formerName: former}, map[string]string{"00-multus.conf": later, listName: own}},
 		"Multus names the former file": {
 			map[string]string{"00-multus.conf": multus, formerName: former},
 			map[string]string{"00-multus.conf": multus, formerName: former, listName: own},
@@ -81,18 +83,34 @@ func TestWrite_KeepsPluginsOfOthers(t *testing.T) {
 	}
 }
 
-// TestCheck_RemovesFormerFileOnceUnused: Multus writes its file again after a restart.
-func TestCheck_RemovesFormerFileOnceUnused(t *testing.T) {
+// TestFollowFormer_RemovesFileOnceUnused: Multus, when it starts again, makes its file of the first one that it finds. A
+// file that is being written counts as one that names the former file.
+func TestFollowFormer_RemovesFileOnceUnused(t *testing.T) {
 	d := put(t, map[string]string{"00-multus.conf": `{"type":"multus","clusterNetwork":"/etc/cni/net.d/10-ovn-kubernetes.conf"}`, formerName: former})
-	nodetest.Must(t, d.Write(slog.New(slog.DiscardHandler)))
-	for _, restarted := range []bool{false, true} {
-		if restarted {
-			nodetest.Must(t, os.Remove(filepath.Join(d.Path, "00-multus.conf")))
+	log := slog.New(slog.DiscardHandler)
+	nodetest.Must(t, d.Write(log))
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		d.FollowFormer(t.Context(), log)
+	}()
+	multus := filepath.Join(d.Path, "00-multus.conf")
+	for _, text := range []string{"", `{"type":"multus","clu`, `{"type":"multus","clusterNetwork":"/host/etc/cni/net.d/10-ovn-kubernetes.conf"}`} {
+		nodetest.Must(t, os.WriteFile(multus, []byte(text), 0o600))
+		select {
+		case <-ended:
+			t.Fatalf("the former file is removed beside %q", text)
+		case <-time.After(20 * time.Millisecond):
 		}
-		nodetest.Must(t, d.Check())
-		if _, ok := files(t, d)[formerName]; ok == restarted {
-			t.Errorf("Multus restarted: %v, former file: %v", restarted, ok)
-		}
+	}
+	nodetest.Must(t, os.Remove(multus))
+	select {
+	case <-ended:
+	case <-time.After(10 * time.Second):
+		t.Error("the former file is followed after Multus has ended")
+	}
+	if _, ok := files(t, d)[formerName]; ok {
+		t.Error("the former file stays after Multus has ended")
 	}
 }
 
