@@ -138,8 +138,8 @@ func (v *ClusterView) Start(ctx context.Context) error {
 }
 
 func (v *ClusterView) podChanged(old, new *corev1.Pod) {
-	if old == nil && v.isLabelled(new.Namespace) && v.Definitions.Primary(new.Namespace) == nil { // it may keep a network, with its policies
-		placePolicies(v, []string{new.Namespace})
+	if old == nil && len(new.Status.PodIPs) > 0 && v.isLabelled(new.Namespace) && v.Definitions.Primary(new.Namespace) == nil {
+		v.notify(placePolicies(v, []string{new.Namespace})...) // of a network that the pod keeps
 	}
 	if v.listening() {
 		pod := either(old, new)

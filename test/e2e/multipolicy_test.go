@@ -90,10 +90,10 @@ func TestMultiNetworkPolicy_JudgesPacketsOfItsNetworks(t *testing.T) {
 	world.Test(t, world.Networks, world.Core, world.Strict)
 	ns, friends := world.Namespace(t), world.Namespace(t)
 	world.LabelNamespace(t, friends, "team", `"friends"`)
-	apply(t, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.204.0.0/24"`)+
+	apply(t, sharedWith(friends, networkOf(ns, "flat", `"topology": "layer2", "subnets": "10.204.0.0/24"`)+
 		networkOf(ns, "bare", `"topology": "layer2"`)+
 		networkOf(ns, "routed", `"topology": "layer3", "subnets": "10.205.0.0/16/24"`)+
-		networkOf(ns, "vlan80", `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 80, "subnets": "10.206.0.0/24"`))
+		networkOf(ns, "vlan80", `"topology": "localnet", "physicalNetworkName": "physnet", "vlanID": 80, "subnets": "10.206.0.0/24"`)))
 	topologies := tier.Pick([]string{"flat"}, []string{"flat", "routed", "vlan80"})
 	var own, foreign []string
 	for _, name := range append([]string{"bare"}, topologies...) {

@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -26,6 +27,11 @@ metadata: {namespace: %[1]s, name: %[2]s}
 spec:
   config: '{"cniVersion": "1.0.0", "name": "%[1]s.%[2]s", "type": "ovn-k8s-cni-overlay", "netAttachDefName": "%[1]s/%[2]s", %[3]s}'
 ---`, ns, name, fields)
+}
+
+// sharedWith lists a further namespace that may use the networks of NetworkAttachmentDefinitions.
+func sharedWith(namespace, nads string) string {
+	return regexp.MustCompile(`(?m)^(metadata: \{.*)\}$`).ReplaceAllString(nads, "${1}, annotations: {"+contract.NamespacesKey+": "+namespace+"}}")
 }
 
 // testNetworks are of each topology; the last two are one subnet on two VLANs.
