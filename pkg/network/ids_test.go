@@ -72,6 +72,17 @@ func TestIDs_AnnotationsOfOthers(t *testing.T) {
 			t.Errorf("the NAD says %q, and would get %s", said, got)
 		}
 	}
+	// An id is in use once it is recorded, and not before.
+	blue := define(t, "blue/a", 3, `"name":"blue"`)
+	x.NADChanged("blue/a", blue)
+	echo := record(x, *blue)
+	if x.NADChanged("blue/a", define(t, "blue/a", 3, `"name":"blue","mtu":1400`)); x.Network("blue").ID != 0 {
+		t.Errorf("an id that is not recorded: %d", x.Network("blue").ID)
+	}
+	if x.NADChanged("blue/a", echo); x.Network("blue").ID != 3 {
+		t.Errorf("an id that is recorded: %d, want 3", x.Network("blue").ID)
+	}
+	x.NADChanged("blue/a", nil)
 	// Another network gets neither of these while they are there, and each when it is gone.
 	x.NADChanged("red/a", define(t, "red/a", 3, `"name":"red"`, contract.NetworkIDKey, "2"))
 	if id := x.NetworkID("red"); id != 3 || x.Network("red").ID != 0 {

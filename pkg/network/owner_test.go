@@ -274,6 +274,10 @@ func TestAccess_RunningPods(t *testing.T) {
 		}, podIn("shop", "shop/main", 5), "shop/main", entry{"network": "shop_main", "network_owner": "u1"}, true},
 		{"of its namespace's NAD that was made anew", func(x *Definitions) { x.NADChanged("shop/a", flat(t, "shop/a", 9, "net")) },
 			podIn("shop", "shop/a", 5), "shop/a", entry{"network": "net", "network_owner": "former nad shop/a"}, true},
+		{"of its namespace's NAD that is gone, while another one has the network", func(x *Definitions) { x.NADChanged("shop/b", flat(t, "shop/b", 1, "net")) },
+			podIn("shop", "shop/a", 5), "shop/a", entry{"network": "net", "network_owner": "nad shop/a"}, true},
+		{"of another namespace's NAD that is gone, while another one has the name", func(x *Definitions) { x.NADChanged("shop/b", flat(t, "shop/b", 1, "net")) },
+			podIn("evil", "shop/a", 5), "shop/a", entry{"network": "net", "network_owner": "nad shop/a"}, false},
 		{"of a network that is gone", func(x *Definitions) {}, podIn("shop", "shop/a", 5), "shop/a", entry{"network": "net", "network_owner": "nad shop/a"}, false},
 	} {
 		x := owned()
