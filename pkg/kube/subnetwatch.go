@@ -50,7 +50,7 @@ func (v *namespaceSubnets) follow(ctx context.Context, f *following, services fu
 		judging.Lock()
 		defer judging.Unlock()
 		now = namespaces.Judge(v.objects.All(), namespaces.Taken{
-			Plan: v.plan, Services: services(), Nodes: v.of.allNodes.All(), Networks: v.of.NetworksWithGateway(),
+			Plan: v.plan, Services: services(), Nodes: v.of.allNodes.All(), Networks: v.of.Networks(),
 		})
 		return v.judged.Swap(now), now
 	}

@@ -26,7 +26,7 @@ func (t *takenSubnets) replace(name string, now []network.Taken) (gone, come []n
 	if t.by == nil {
 		t.by = map[string][]network.Taken{}
 	}
-	slices.SortFunc(now, func(a, b network.Taken) int { return cmp.Or(a.Prefix.Compare(b.Prefix), cmp.Compare(a.By, b.By)) })
+	slices.SortFunc(now, func(a, b network.Taken) int { return cmp.Or(a.Compare(b.Prefix), cmp.Compare(a.By, b.By)) })
 	now = slices.Compact(now)
 	without := func(some, others []network.Taken) (left []network.Taken) {
 		for _, t := range some {

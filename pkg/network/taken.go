@@ -47,7 +47,7 @@ func (t Taken) overlaps(n contract.Network) bool {
 }
 
 func (t Taken) compare(other Taken) int {
-	return cmp.Or(t.Prefix.Compare(other.Prefix), cmp.Compare(t.By, other.By))
+	return cmp.Or(t.Compare(other.Prefix), cmp.Compare(t.By, other.By))
 }
 
 // TakenChanged takes in subnets that others have from now on, or no longer; of equal ones the last that goes counts. It

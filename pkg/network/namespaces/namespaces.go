@@ -29,7 +29,7 @@ type Taken struct {
 	Plan     map[string][]netip.Prefix
 	Services []netip.Prefix
 	Nodes    []*corev1.Node
-	// Networks are the further networks with a gateway.
+	// Networks are the further networks. Those without a gateway may overlap.
 	Networks []contract.Network
 }
 
@@ -173,7 +173,7 @@ func (t Taken) free(prefix netip.Prefix, older []subnet) error {
 // isOfNetwork says that a subnet overlaps one of a network: gateway routers lead to both.
 func (t Taken) isOfNetwork(prefix netip.Prefix) error {
 	for _, network := range t.Networks {
-		if at := slices.IndexFunc(network.Prefixes(), prefix.Overlaps); at >= 0 {
+		if at := slices.IndexFunc(network.Prefixes(), prefix.Overlaps); at >= 0 && network.HasGateway() {
 			return fmt.Errorf("subnet %s overlaps %s of network %s", prefix, network.Prefixes()[at], network.Name)
 		}
 	}

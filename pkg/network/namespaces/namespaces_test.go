@@ -32,6 +32,10 @@ func TestJudge_RefusesWhatOverlaps(t *testing.T) {
 		Plan:     map[string][]netip.Prefix{"cluster": {netip.MustParsePrefix("10.244.0.0/16")}, "join": {netip.MustParsePrefix("100.64.0.0/16")}},
 		Services: []netip.Prefix{netip.MustParsePrefix("10.97.0.0/24")},
 		Nodes:    []*corev1.Node{{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Address: "192.0.2.7"}}}}},
+		Networks: []contract.Network{
+			{Name: "red", Role: contract.RolePrimary, Subnets: []contract.Subnet{{Prefix: netip.MustParsePrefix("10.12.0.0/16")}}},
+			{Name: "side", Role: contract.RoleSecondary, Subnets: []contract.Subnet{{Prefix: netip.MustParsePrefix("10.13.0.0/16")}}},
+		},
 	}
 	first := object("a", "red", false, "10.9.0.0/24")
 	for _, c := range []struct {
@@ -45,6 +49,9 @@ func TestJudge_RefusesWhatOverlaps(t *testing.T) {
 		{object("b", "red", false, "100.0.0.0/8"), "overlaps the join subnet 100.64.0.0/16"},
 		{object("b", "red", false, "192.0.2.0/24"), "has the address 192.0.2.7 of node n1"},
 		{object("b", "red", true, "192.0.2.0/24"), ""},
+		{object("b", "red", false, "10.12.7.0/24"), "subnet 10.12.7.0/24 overlaps 10.12.0.0/16 of network red"},
+		{object("b", "red", true, "10.12.7.0/24"), ""},
+		{object("b", "red", false, "10.13.7.0/24"), ""},
 		{object("b", "red", false, "10.11.0.1/24"), `"10.11.0.1/24" is not a network address with a length`},
 		{object("b", "red", false, "10.11.0.0/30"), "has no room for pods"},
 		{object("b", "red", false, "fd09::/64"), "no subnet has the address family of the cluster's subnet 10.244.0.0/16"},
