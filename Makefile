@@ -24,7 +24,7 @@ TIER     :=
 E2E      := $(TESTSUM) --format standard-verbose --hide-summary skipped -- -tags e2e -vet=off -count=1
 BENCHVM  := $(BIN)/benchvm
 
-.PHONY: help lab lab-down test area figures test-full unit race apiserver e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade reboots bench-boot bench-vm check lint generate generated bench build image release clean root packages FORCE
+.PHONY: help lab lab-down test area figures test-full unit race apiserver e2e e2e-kind e2e-masters e2e-multus e2e-smartnic e2e-upgrade reboots bench-arm64 bench-boot bench-vm check lint generate generated bench build image release clean root packages FORCE
 
 help: ## this list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -44,7 +44,7 @@ area: root packages $(LAB) $(BENCHVM) $(GATE) ## the tests of areas of test/area
 figures: $(GATE) ## put the tables of the last run of the gate into docs/testing.md
 	$(GATE) figures
 
-test-full: STEPS = generated unit race apiserver bench-vm bench-boot e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade reboots TIER=--full
+test-full: STEPS = generated unit race apiserver bench-vm bench-boot bench-arm64 e2e e2e-smartnic e2e-masters e2e-multus e2e-upgrade reboots TIER=--full
 
 # What takes minutes to compile, once, is begun beside the tests, on processor time that they leave. Then come
 # the linters there: the end to end tests wait most of their time.
@@ -104,6 +104,15 @@ bench-boot: root $(BENCHVM) ## a host with systemd and NetworkManager boots: the
 	rm -rf $(OUT)/disk && mkdir -p $(OUT)/disk
 	for boot in 1 2 3 4 5 6 7; do ( cd test/bench/boot && $(CURDIR)/$(BENCHVM) --systemd --disk=$(CURDIR)/$(OUT)/disk --nics=1 --vfs=0 --switchdev=false \
 		--timeout=20m $(CURDIR)/$(BIN)/boot.test -test.v -test.run=TestBoot$${boot}_ ) || exit 1; done
+
+# The machines boot once before: what they need is built there, and the test has no network.
+bench-arm64: root packages $(BENCHVM) ## a host with a DPU is an arm64 machine with the arm64 image, with pages of 4 and of 64 KiB (root)
+	hack/packages mmdebstrap && hack/binfmt arm64
+	rm -rf $(OUT)/arm64 && mkdir -p $(OUT)/arm64
+	go run ./hack/image -arch arm64 -out $(OUT)/arm64/image.tar -root $(OUT)/arm64/root
+	GOARCH=arm64 go test -c -tags bench -vet=off -o $(OUT)/arm64/arm64.test ./test/bench/arm64
+	for pages in 4 64; do $(BENCHVM) --arch=arm64 --pages=$$pages --root=$(OUT)/arm64/root --nics=1 --vfs=2 -- true || exit 1; done
+	go test -tags apiserver -vet=off -count=1 -v -timeout=70m -run=TestARM64 ./test/apiserver -args -arm64=$(CURDIR)/$(OUT)/arm64
 
 bench: root packages $(LAB) ## measure: engine, CNI, pod start in the lab
 	go test -run '^$$' -bench . -benchmem ./pkg/... ./test/measure/

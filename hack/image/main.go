@@ -25,8 +25,8 @@ import (
 func main() { product.Main("image", run) }
 
 type options struct {
-	out, name, cache, version, arch, suite string
-	partial, baseOnly                      bool
+	out, name, cache, version, arch, suite, root string
+	partial, baseOnly                            bool
 }
 
 func run(ctx context.Context, args []string) error {
@@ -38,6 +38,7 @@ func run(ctx context.Context, args []string) error {
 	flags.StringVar(&o.version, "version", "", "version stamped into the programs (default: from git)")
 	flags.StringVar(&o.arch, "arch", runtime.GOARCH, "GOARCH of the image; another than this machine's needs its binfmt (hack/binfmt)")
 	flags.StringVar(&o.suite, "suite", debian.DefaultSuite, "suite of Debian: one that hack/image/debian/pins.txt has")
+	flags.StringVar(&o.root, "root", "", "directory to make with the content of the image, beside the archive")
 	flags.BoolVar(&o.partial, "partial", false, "leave out programs that do not build, instead of stopping")
 	flags.BoolVar(&o.baseOnly, "base-only", false, "make the base layer for later runs, and no image")
 	if err := flags.Parse(args); err != nil {
@@ -90,6 +91,11 @@ func build(ctx context.Context, o options) error {
 	built, err := product.Build(ctx, archive, image)
 	if err != nil {
 		return err
+	}
+	if o.root != "" {
+		if err := product.Unpack(ctx, work, built, o.root); err != nil {
+			return err
+		}
 	}
 	archive.Name(built.Image, repository, tag)
 	return archive.Close()

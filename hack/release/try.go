@@ -30,14 +30,9 @@ ovsdb-client --timeout=30 list-dbs unix:/tmp/db/nb.sock | grep -x OVN_Northbound
 // user-mode emulation.
 func try(ctx context.Context, work string, built product.Built) error {
 	root := filepath.Join(work, "root")
-	if err := os.Mkdir(root, 0o755); err != nil {
-		return err
-	}
 	defer func() { _ = os.RemoveAll(root) }()
-	for _, layer := range []string{built.Base, filepath.Join(work, "programs.tar")} {
-		if out, err := exec.CommandContext(ctx, "tar", "-C", root, "-xf", layer).CombinedOutput(); err != nil {
-			return fmt.Errorf("unpacking %s: %w\n%s", layer, err, out)
-		}
+	if err := product.Unpack(ctx, work, built, root); err != nil {
+		return err
 	}
 	if err := os.MkdirAll(filepath.Join(root, "dev"), 0o755); err != nil {
 		return err

@@ -174,7 +174,7 @@ func (p *controlPlane) startControllers() error {
 // kubeconfig writes the configuration of a client.
 func (p *controlPlane) kubeconfig(path string, who *api.AuthInfo) error {
 	config := api.NewConfig()
-	config.Clusters["test"] = &api.Cluster{Server: apiURL, CertificateAuthority: p.file("ca.crt")}
+	config.Clusters["test"] = &api.Cluster{Server: apiURL, CertificateAuthorityData: cluster.config.CAData}
 	config.AuthInfos["test"] = who
 	config.Contexts["test"] = &api.Context{Cluster: "test", AuthInfo: "test"}
 	config.CurrentContext = "test"

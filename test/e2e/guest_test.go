@@ -34,7 +34,7 @@ func newGuestImage(t *testing.T) guestImage {
 		t.Fatal(err)
 	}
 	cache := build.Cache{Dir: shared, Repo: cluster.root, Say: t.Logf}
-	kernel, err := cache.Kernel(t.Context())
+	kernel, err := cache.Kernel(t.Context(), build.DefaultPlatform())
 	if err != nil {
 		t.Fatal(err)
 	}

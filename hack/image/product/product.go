@@ -94,12 +94,27 @@ func Build(ctx context.Context, archive *oci.Archive, i Image) (Built, error) {
 	return b, err
 }
 
+// Unpack makes a root directory with the layers of an image. The directory must not exist.
+func Unpack(ctx context.Context, work string, b Built, root string) error {
+	if err := os.Mkdir(root, 0o755); err != nil {
+		return err
+	}
+	for _, layer := range []string{b.Base, programsLayer(work)} {
+		if out, err := exec.CommandContext(ctx, "tar", "-C", root, "-xf", layer).CombinedOutput(); err != nil {
+			return fmt.Errorf("unpacking %s: %w\n%s", layer, err, out)
+		}
+	}
+	return nil
+}
+
+func programsLayer(work string) string { return filepath.Join(work, "programs.tar") }
+
 func (i Image) layers(base string, names []string) ([]oci.Layer, error) {
 	lower, err := oci.OpenLayer(base)
 	if err != nil {
 		return nil, err
 	}
-	upper, err := oci.Files(filepath.Join(i.Work, "programs.tar"), filepath.Join(i.Root, "hack", "image", "rootfs"), i.Work, names)
+	upper, err := oci.Files(programsLayer(i.Work), filepath.Join(i.Root, "hack", "image", "rootfs"), i.Work, names)
 	if err != nil || !i.Compress {
 		return []oci.Layer{lower, upper}, err
 	}

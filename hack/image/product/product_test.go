@@ -2,6 +2,7 @@ package product
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 )
@@ -25,5 +26,38 @@ func TestRepository_IsOfChart(t *testing.T) {
 	write("image: {tag: v1}\n")
 	if repository, err := Repository(root); err == nil {
 		t.Errorf("values without a repository give %q", repository)
+	}
+}
+
+func TestUnpack_HasBothLayers(t *testing.T) {
+	work := t.TempDir()
+	layer := func(file, name string) string {
+		t.Helper()
+		dir := t.TempDir()
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(work, file)
+		if out, err := exec.Command("tar", "-C", dir, "-cf", path, ".").CombinedOutput(); err != nil {
+			t.Fatalf("%v: %s", err, out)
+		}
+		return path
+	}
+	built := Built{Base: layer("base.tar", "os-release")}
+	layer("programs.tar", "agent")
+	root := filepath.Join(work, "root")
+	if err := Unpack(t.Context(), work, built, root); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"os-release", "agent"} {
+		if _, err := os.Stat(filepath.Join(root, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := Unpack(t.Context(), work, built, root); err == nil {
+		t.Error("unpacked into a directory that was there")
+	}
+	if err := Unpack(t.Context(), work, Built{Base: filepath.Join(work, "absent")}, filepath.Join(work, "other")); err == nil {
+		t.Error("unpacked a layer that is absent")
 	}
 }

@@ -233,3 +233,23 @@ func TestGoFlags_AreTheMakefiles(t *testing.T) {
 		t.Errorf("the Makefile has no line %q", line)
 	}
 }
+
+// TestPlatform_HasItsPartsOfKernel: what another platform has in the cache is apart, so that neither prunes the other's.
+func TestPlatform_HasItsPartsOfKernel(t *testing.T) {
+	for p, want := range map[Platform]string{
+		DefaultPlatform(): " amd64", {"arm64", 4}: "arm64-4k- arm64 4k", {"arm64", 64}: "arm64-64k- arm64 64k", {"amd64", 64}: "refused", {"riscv64", 4}: "refused",
+	} {
+		got := "refused"
+		if p.Check() == nil {
+			got = p.prefix() + " " + strings.Join(p.configs(), " ")
+			for _, part := range p.configs() {
+				if _, err := os.Stat("../../../test/bench/kernel/config." + part); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+		if got != want {
+			t.Errorf("%+v: %q, want %q", p, got, want)
+		}
+	}
+}

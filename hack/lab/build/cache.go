@@ -67,10 +67,10 @@ func (c *Cache) once(ctx context.Context, kind, key string, fill func(ctx contex
 
 // Fill makes everything that takes minutes, for the bench first and then for the lab.
 func (c *Cache) Fill(ctx context.Context) error {
-	if err := errors.Join(c.BenchPackages(ctx), c.Packages(ctx)); err != nil {
+	if err := errors.Join(c.BenchPackages(ctx, DefaultPlatform()), c.Packages(ctx)); err != nil {
 		return err
 	}
-	if _, err := c.Kernel(ctx); err != nil {
+	if _, err := c.Kernel(ctx, DefaultPlatform()); err != nil {
 		return err
 	}
 	if _, err := c.BenchRoot(ctx); err != nil {

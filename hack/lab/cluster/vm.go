@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 
+	"github.com/ovn-offload/ovn-offload/hack/lab/build"
 	"github.com/ovn-offload/ovn-offload/hack/lab/machine"
 	"github.com/ovn-offload/ovn-offload/test/bench/vm"
 )
@@ -40,11 +41,11 @@ func (l *Lab) buildBench(ctx context.Context) error {
 	if l.cfg.VMNodes == 0 {
 		return nil
 	}
-	if err := l.cache.BenchPackages(ctx); err != nil {
+	if err := l.cache.BenchPackages(ctx, build.DefaultPlatform()); err != nil {
 		return err
 	}
 	b := &l.bin.Bench
-	kernel, err := l.cache.Kernel(ctx)
+	kernel, err := l.cache.Kernel(ctx, build.DefaultPlatform())
 	if err != nil {
 		return err
 	}
@@ -58,7 +59,7 @@ func (l *Lab) buildBench(ctx context.Context) error {
 		return err
 	}
 	b.Init = l.path("vm", vm.InitFile)
-	return l.cache.VMInit(ctx, b.Init)
+	return l.cache.VMInit(ctx, kernel.Platform, b.Init)
 }
 
 // virtual completes the description of a machine that is a VM.

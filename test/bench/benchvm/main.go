@@ -30,24 +30,27 @@ func main() {
 
 // options are the flags.
 type options struct {
-	machine vm.Config
-	job     vm.Job
-	cache   string
-	root    string
-	plain   bool
-	disk    string
+	platform build.Platform
+	machine  vm.Config
+	job      vm.Job
+	cache    string
+	root     string
+	plain    bool
+	disk     string
 }
 
 func command(exit *int) *cobra.Command {
-	o := options{machine: vm.Defaults(), job: vm.Job{Switchdev: true, VFs: 4}}
+	o := options{platform: build.DefaultPlatform(), machine: vm.Defaults(), job: vm.Job{Switchdev: true, VFs: 4}}
 	cmd := &cobra.Command{
 		Use: "benchvm [flags] [--] PROGRAM [ARGUMENTS]", Short: "run a program in a VM with SmartNICs", Args: cobra.MinimumNArgs(1),
 		SilenceUsage: true, SilenceErrors: true,
 	}
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
+	flags.StringVar(&o.platform.Arch, "arch", o.platform.Arch, "amd64 or arm64, which needs --root")
+	flags.IntVar(&o.platform.Pages, "pages", o.platform.Pages, "size of the kernel's pages in KiB: 4, or 64 with arm64")
 	flags.IntVar(&o.machine.NICs, "nics", o.machine.NICs, "number of NICs")
-	flags.IntVar(&o.job.VFs, "vfs", o.job.VFs, fmt.Sprint("VFs of each NIC when the program begins, up to ", vm.MaxVFs))
+	flags.IntVar(&o.job.VFs, "vfs", o.job.VFs, fmt.Sprintf("VFs of each NIC when the program begins, up to %d, with arm64 %d", vm.MaxVFs, vm.MaxVFsARM64))
 	flags.BoolVar(&o.job.Switchdev, "switchdev", o.job.Switchdev, "switchdev mode when the program begins")
 	flags.BoolVar(&o.plain, "plain", false, "without the NICs' driver")
 	flags.IntVar(&o.machine.Memory, "memory", o.machine.Memory, "memory in MB")
@@ -58,6 +61,7 @@ func command(exit *int) *cobra.Command {
 	flags.StringVar(&o.disk, "disk", "", "directory that the machine has as "+vm.DiskDir+", and that stays; with --systemd its units are the host's own")
 	flags.StringVar(&o.root, "root", "", "root file system instead of Debian trixie with OVS 3.5 and OVN 25.03; / is this machine's")
 	flags.StringVar(&o.cache, "cache", "", "where kernel and root file system are kept")
+	flags.IntVar(&o.machine.Outward, "outward", 0, "number of network cards that lead to where benchvm runs, eth0 and so on: "+vm.OutwardAddress+" by "+vm.OutwardRouter)
 	flags.StringVar(&o.machine.Console, "console", "", "file for the kernel's messages")
 	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
 		*exit, err = o.run(cmd.Context(), args)
@@ -69,6 +73,12 @@ func command(exit *int) *cobra.Command {
 func (o *options) run(ctx context.Context, args []string) (int, error) {
 	if os.Geteuid() != 0 {
 		return 0, fmt.Errorf("root is needed: the machine's root file system is shown to it as it is")
+	}
+	if o.platform.Arch != build.DefaultPlatform().Arch && o.root == "" {
+		return 0, fmt.Errorf("--arch=%s needs a root file system: --root", o.platform.Arch)
+	}
+	if err := o.platform.Check(); err != nil {
+		return 0, err
 	}
 	repo, err := repository()
 	if err != nil {
@@ -96,14 +106,14 @@ func (o *options) make(ctx context.Context, repo, scratch string) (err error) {
 		}
 	}
 	c := &build.Cache{Dir: o.cache, Repo: repo, Say: func(format string, args ...any) { fmt.Fprintf(os.Stderr, format+"\n", args...) }}
-	if err := c.BenchPackages(ctx); err != nil {
+	if err := c.BenchPackages(ctx, o.platform); err != nil {
 		return err
 	}
-	kernel, err := c.Kernel(ctx)
+	kernel, err := c.Kernel(ctx, o.platform)
 	if err != nil {
 		return err
 	}
-	o.machine.Kernel = kernel.Image
+	o.machine.Kernel, o.machine.Arch = kernel.Image, kernel.Arch
 	if o.machine.Root = o.root; o.root == "" {
 		root := c.BenchRoot
 		if o.job.Systemd {
@@ -114,7 +124,7 @@ func (o *options) make(ctx context.Context, repo, scratch string) (err error) {
 		}
 	}
 	o.machine.Init = filepath.Join(scratch, vm.InitFile)
-	if err := c.VMInit(ctx, o.machine.Init); err != nil {
+	if err := c.VMInit(ctx, o.platform, o.machine.Init); err != nil {
 		return err
 	}
 	if o.plain {

@@ -1,6 +1,6 @@
-// Package vm runs one command in a virtual machine that has SmartNICs: the
-// bench's kernel, the module swsim on emulated PCI functions, and a Debian as
-// root file system. The command's output comes out as it is written, and its
+// Package vm runs one command in a virtual machine that has SmartNICs: a
+// kernel of the bench, for amd64 or arm64, the module swsim on emulated PCI
+// functions, and a Debian as root file system. The command's output comes out as it is written, and its
 // exit status at the end.
 //
 // Place in the data flow: benchvm and the bench's tests call Run with what

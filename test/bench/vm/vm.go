@@ -19,6 +19,8 @@ import (
 
 // Config is the machine.
 type Config struct {
+	// Arch is as Go names it; "": amd64.
+	Arch               string
 	Kernel, Root, Init string // files and a directory of the host
 	// Files are programs and data of the host that the job uses.
 	Files  []string
@@ -37,10 +39,24 @@ type Config struct {
 	// Control is a TCP port of 127.0.0.1 where QEMU runs that leads to the same
 	// port of ControlAddress in the machine, on a card of its own. 0: there is none.
 	Control int
+	// Outward is how many network cards lead to where QEMU runs, each with a network of its own, in which the machine's
+	// address is OutwardAddress and the router's OutwardRouter.
+	Outward int
 }
 
-// MaxVFs is what each NIC can have: the most of QEMU 7.2.
-const MaxVFs = 127
+// MaxVFs is what each NIC can have: the most of QEMU 7.2. A kernel with pages of 64 KiB takes VFs only if the memory of
+// each is as large. QEMU gives a VF memory for its queues, and only for two VFs of this size the sizes of VF and PF are
+// those that QEMU itself computes.
+const (
+	MaxVFs      = 127
+	MaxVFsARM64 = 2
+)
+
+// Addresses of Config.Outward.
+const (
+	OutwardAddress = ControlAddress
+	OutwardRouter  = "10.0.2.2"
+)
 
 // ControlMAC is the card for Config.Control, ControlAddress what the machine gives it.
 const (
@@ -165,22 +181,21 @@ func copyFile(from, to string) error {
 }
 
 // arguments: a single processor, because QEMU 7.2 sometimes dies early with two; no
-// KVM, because it is not to be relied on, and no test of the timer's interrupts,
-// which come late on a busy host; NVMe controllers, because they are
+// KVM, because it is not to be relied on; NVMe controllers, because they are
 // QEMU 7.2's only functions with SR-IOV, and swsim needs nothing else of them.
 func arguments(cfg Config, job Job, dir string) []string {
-	args := []string{
-		"qemu-system-x86_64", "-machine", "q35", "-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "1",
+	args, words := board(cfg.Arch)
+	args = append(args,
+		"-accel", "tcg,thread=multi", "-smp", "1",
 		"-m", strconv.Itoa(cfg.Memory), "-display", "none", "-nodefaults", "-no-user-config",
-		"-device", "intel-iommu",
-		"-serial", "file:" + cfg.Console, "-kernel", cfg.Kernel,
-		"-append", "console=ttyS0 quiet loglevel=5 panic=-1 mitigations=off tsc=reliable no_timer_check random.trust_cpu=on" +
-			" rcupdate.rcu_cpu_stall_suppress=1" + // a busy host stops the machine for long, which is no bug of its kernel
-			" root=" + JobTag + " rootfstype=9p rootflags=trans=virtio,version=9p2000.L,msize=512000 rw" +
-			" intel_iommu=on bonding.max_bonds=0 dummy.numdummies=0 init=/" + InitFile,
+		"-serial", "file:"+cfg.Console, "-kernel", cfg.Kernel,
+		"-append", words+" quiet loglevel=5 panic=-1 mitigations=off"+
+			" rcupdate.rcu_cpu_stall_suppress=1"+ // a busy host stops the machine for long, which is no bug of its kernel
+			" root="+JobTag+" rootfstype=9p rootflags=trans=virtio,version=9p2000.L,msize=512000 rw"+
+			" bonding.max_bonds=0 dummy.numdummies=0 init=/"+InitFile,
 		"-chardev", "file,id=output,path=/dev/stdout", "-device", "virtio-serial", "-device", "virtserialport,chardev=output,name=output",
 		"-device", "virtio-rng-pci",
-	}
+	)
 	if !cfg.Reboots {
 		args = append(args, "-no-reboot")
 	}
@@ -198,18 +213,42 @@ func arguments(cfg Config, job Job, dir string) []string {
 	}
 	args = append(args, cards(cfg)...)
 	for n := range cfg.NICs {
-		args = append(args,
-			"-device", fmt.Sprintf("nvme-subsys,id=subsys%d", n),
-			"-device", fmt.Sprintf("pcie-root-port,id=slot%[1]d,bus=pcie.0,slot=%[2]d,addr=%#[3]x,mem-reserve=16M", n, n+1, 0x10+n),
-			"-device", fmt.Sprintf("nvme,serial=nic%[1]d,subsys=subsys%[1]d,bus=slot%[1]d,max_ioqpairs=%[2]d,msix_qsize=%[2]d,"+
-				"sriov_max_vfs=%[3]d,sriov_vq_flexible=%[4]d,sriov_vi_flexible=%[4]d", n, 2*MaxVFs+2, MaxVFs, 2*MaxVFs))
+		args = append(args, nic(n, cfg.Arch)...)
 	}
 	return args
 }
 
-// cards are those of cables, whose files begin at 3 in QEMU, and the one for control.
+// board gives QEMU's words for an architecture, and the kernel's. On amd64 there is no test of the timer's interrupts,
+// which come late on a busy host. The processor of arm64 is that of a BlueField-2.
+func board(arch string) (qemu []string, kernel string) {
+	if arch == "arm64" {
+		return []string{"qemu-system-aarch64", "-machine", "virt,gic-version=3", "-cpu", "cortex-a72"}, "console=ttyAMA0"
+	}
+	return []string{"qemu-system-x86_64", "-machine", "q35", "-cpu", "max", "-device", "intel-iommu"},
+		"console=ttyS0 tsc=reliable no_timer_check random.trust_cpu=on intel_iommu=on"
+}
+
+// nic is an NVMe controller with SR-IOV.
+func nic(n int, arch string) []string {
+	vfs, queues := MaxVFs, 2 // of a VF
+	if arch == "arm64" {
+		vfs, queues = MaxVFsARM64, 3000
+	}
+	return []string{
+		"-device", fmt.Sprintf("nvme-subsys,id=subsys%d", n),
+		"-device", fmt.Sprintf("pcie-root-port,id=slot%[1]d,bus=pcie.0,slot=%[2]d,addr=%#[3]x,mem-reserve=16M", n, n+1, 0x10+n),
+		"-device", fmt.Sprintf("nvme,serial=nic%[1]d,subsys=subsys%[1]d,bus=slot%[1]d,max_ioqpairs=%[2]d,msix_qsize=%[3]d,"+
+			"sriov_max_vfs=%[4]d,sriov_vq_flexible=%[5]d,sriov_vi_flexible=%[6]d", n, vfs*queues+2, 2*vfs+2, vfs, vfs*queues, 2*vfs),
+	}
+}
+
+// cards are those of cables, whose files begin at 3 in QEMU, those outward and the one for control.
 func cards(cfg Config) []string {
 	var args []string
+	for n := range cfg.Outward {
+		args = append(args, "-netdev", fmt.Sprintf("user,id=outward%d,ipv6=off", n),
+			"-device", fmt.Sprintf("virtio-net-pci,netdev=outward%[1]d,mac=52:54:00:00:02:%02[1]x", n))
+	}
 	for n := range cfg.Cables {
 		args = append(args, "-netdev", fmt.Sprintf("tap,id=cable%d,fd=%d", n, 3+n),
 			"-device", fmt.Sprintf("virtio-net-pci,netdev=cable%d,mac=%s", n, CableMAC(n)))

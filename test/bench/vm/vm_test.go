@@ -93,3 +93,22 @@ func TestArguments_DriveAndReboot(t *testing.T) {
 		}
 	}
 }
+
+// TestArguments_ArchitectureChoosesMachine: each architecture has its QEMU, processor and console. On arm64 the memory of
+// a VF is as large as a page of 64 KiB, which the number of queues decides: 4 KiB of registers, and 8 bytes for a queue.
+func TestArguments_ArchitectureChoosesMachine(t *testing.T) {
+	for arch, want := range map[string][]string{
+		"":      {"qemu-system-x86_64", "-machine q35", "console=ttyS0", "intel_iommu=on", "max_ioqpairs=256,msix_qsize=256,sriov_max_vfs=127,sriov_vq_flexible=254,sriov_vi_flexible=254"},
+		"arm64": {"qemu-system-aarch64", "-machine virt", "console=ttyAMA0", "max_ioqpairs=6002,msix_qsize=6,sriov_max_vfs=2,sriov_vq_flexible=6000,sriov_vi_flexible=4"},
+	} {
+		args := strings.Join(arguments(Config{Arch: arch, NICs: 1, Outward: 2}, Job{}, "/d"), " ")
+		for _, words := range append(want, "-netdev user,id=outward1,ipv6=off -device virtio-net-pci,netdev=outward1,mac=52:54:00:00:02:01") {
+			if !strings.Contains(args, words) {
+				t.Errorf("%q lacks %q: %s", arch, words, args)
+			}
+		}
+	}
+	if args := strings.Join(arguments(Config{Arch: "arm64"}, Job{}, "/d"), " "); strings.Contains(args, "iommu") || strings.Contains(args, "outward") {
+		t.Errorf("arm64 without cards: %s", args)
+	}
+}
