@@ -53,7 +53,7 @@ func (o *clusterOptions) clusterFlags(cmd *cobra.Command) *cobra.Command {
 // answerFlags are those of verbs with an answer.
 func (o *readOptions) answerFlags(cmd *cobra.Command) *cobra.Command {
 	o.format = formats()[0]
-	flags.Choose(o.clusterFlags(cmd).Flags(), &o.format, "output", "o", "text, json or yaml", formats())
+	flags.Choose(o.clusterFlags(cmd).Flags(), &o.format, "output,o", "text, json or yaml", formats())
 	return cmd
 }
 

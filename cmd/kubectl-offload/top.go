@@ -37,7 +37,7 @@ func topCommand() *cobra.Command {
 	o.flags(cmd)
 	f := cmd.Flags()
 	relayFlags(cmd, &o.clusterOptions)
-	flags.Choose(f, &by, "by", "", "what a line is: "+strings.Join(answer.TopBy(), ", "), answer.TopBy())
+	flags.Choose(f, &by, "by", "what a line is: "+strings.Join(answer.TopBy(), ", "), answer.TopBy())
 	f.BoolVar(&outside, "outside", false, "leave out what is in hardware as a whole")
 	f.BoolVarP(&o.watch, "watch", "w", false, "show it again and again, until Ctrl-C")
 	f.DurationVar(&interval, "interval", 3*time.Second, "time in which packets are counted; 0: the life of each flow")

@@ -156,12 +156,17 @@ func (e *PodExplained) find(f *facts) {
 	e.Unlisted = len(e.VFs) > 0 && len(e.Traffic) == 0 && node.Status.TrafficOmitted > 0
 	e.explain()
 	if len(e.VFs) == 0 && node.Status.UsedVFsOmitted == 0 && len(e.Traffic) == 0 && e.Waits == "" {
-		meaning, action := Meaning(noVF)
-		if e.NoNIC {
-			meaning, action = "its node has no NIC that can offload", "nothing, or a node selector for ovn-offload.io/vfs=true"
-		}
-		e.Reasons = append(e.Reasons, Reason{noVF, "", meaning, action})
+		e.Reasons = append(e.Reasons, onVeth(e.NoNIC))
 	}
+}
+
+// onVeth is the reason of a pod without a VF, on a node with or without a NIC.
+func onVeth(noNIC bool) Reason {
+	meaning, action := Meaning(noVF)
+	if noNIC {
+		meaning, action = "its node has no NIC that can offload", "nothing, or a node selector for ovn-offload.io/vfs=true"
+	}
+	return Reason{noVF, "", meaning, action}
 }
 
 // explain gives each reason once.

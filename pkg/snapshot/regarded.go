@@ -18,6 +18,16 @@ const (
 	PortMirrors                  Resource = "portmirrors"
 )
 
+// regarded is what is kept of them.
+func regarded() map[Resource]selection {
+	conditions := []string{"status.conditions"}
+	return map[Resource]selection{
+		UserDefinedNetworks: {"k8s.ovn.org", "v1", cluster, conditions}, ClusterUserDefinedNetworks: {"k8s.ovn.org", "v1", cluster, conditions},
+		NetworkAttachmentDefinitions: {"k8s.cni.cncf.io", "v1", cluster, nil},
+		NamespaceSubnets:             {"ovn-offload.io", "v1alpha1", cluster, conditions}, PortMirrors: {"ovn-offload.io", "v1alpha1", cluster, conditions},
+	}
+}
+
 // OfKind is the resource of a kind that Events are about; "": it is not known.
 func OfKind(kind string) Resource {
 	return map[string]Resource{

@@ -59,6 +59,9 @@ type selection struct {
 var annotations = []string{"k8s.ovn.org/", "ovn-offload.io/", "k8s.v1.cni.cncf.io/", "k8s.plugin.opnfv.org/"} //nolint:gochecknoglobals // constant
 
 func (r Resource) selection() selection {
+	if of, ok := regarded()[r]; ok {
+		return of
+	}
 	workload := []string{"spec.replicas", "status"}
 	switch r {
 	case Nodes:
@@ -76,12 +79,6 @@ func (r Resource) selection() selection {
 		return selection{"events.k8s.io", "v1", reported, []string{
 			"reason", "type", "note", "regarding", "eventTime", "series", "reportingController", "reportingInstance",
 		}}
-	case UserDefinedNetworks, ClusterUserDefinedNetworks:
-		return selection{"k8s.ovn.org", "v1", cluster, []string{"status.conditions"}}
-	case NetworkAttachmentDefinitions:
-		return selection{"k8s.cni.cncf.io", "v1", cluster, nil}
-	case NamespaceSubnets, PortMirrors:
-		return selection{"ovn-offload.io", "v1alpha1", cluster, []string{"status.conditions"}}
 	case Services:
 		return selection{version: "v1", keep: []string{"spec", "status"}}
 	case NetworkPolicies:

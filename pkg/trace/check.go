@@ -17,11 +17,15 @@ func Check(source, target string) error {
 	case (kind != "pod" && kind != "node") || name == "":
 		return errSource(source)
 	}
+	return checkTarget(target)
+}
+
+func checkTarget(target string) error {
 	where, protocol, port, err := split(target)
 	if err != nil {
 		return err
 	}
-	kind, name, _ = strings.Cut(where, "/")
+	kind, name, _ := strings.Cut(where, "/")
 	_, err = netip.ParseAddr(where)
 	switch isObject := name != "" && (kind == "pod" || kind == "svc" || kind == "node"); {
 	case err != nil && !isObject:

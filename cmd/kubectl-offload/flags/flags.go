@@ -43,8 +43,9 @@ func (c Choice) Set(text string) error {
 // Type implements pflag.Value.
 func (Choice) Type() string { return "string" }
 
-// Choose adds a flag with its words. Empty is a word if it is the default.
-func Choose(f *pflag.FlagSet, value *string, name, short, usage string, words []string) {
+// Choose adds a flag with its words. Its name may have one letter behind a comma. Empty is a word if it is the default.
+func Choose(f *pflag.FlagSet, value *string, name, usage string, words []string) {
+	name, short, _ := strings.Cut(name, ",")
 	if *value == "" {
 		words = append([]string{""}, words...)
 	}
