@@ -29,6 +29,7 @@ const (
 type podTimes struct {
 	created   time.Time // before the request
 	annotated time.Time
+	started   time.Time // by the kubelet
 	ready     time.Time
 }
 
@@ -89,6 +90,9 @@ func (w *watched) see(event watch.EventType, pod *corev1.Pod, now time.Time) {
 	default:
 		if times.annotated.IsZero() && pod.Annotations[contract.PodNetworksKey] != "" {
 			times.annotated = now
+		}
+		if times.started.IsZero() && pod.Status.StartTime != nil {
+			times.started = now
 		}
 		if times.ready.IsZero() && isReady(pod) {
 			times.ready = now
