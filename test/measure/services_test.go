@@ -28,6 +28,7 @@ func (serviceWorld) NetworkOf(*corev1.Service) (string, *contract.Network, error
 	return "", nil, nil
 }
 func (w serviceWorld) Service(_, name string) *corev1.Service        { return w.services[name] }
+func (serviceWorld) IsForeign(string, netip.Addr) bool               { return false }
 func (serviceWorld) OnNodes(*discoveryv1.EndpointSlice) (bool, bool) { return false, false }
 
 func (w serviceWorld) EndpointSlices(_, name string) []*discoveryv1.EndpointSlice {

@@ -57,6 +57,7 @@ func (w *world) Services() []*corev1.Service                                { re
 func (w *world) ServiceValues() *lb.Values                                  { return nil }
 func (w *world) GatewayAddresses(*corev1.Node) []netip.Addr                 { return nil }
 func (w *world) IsHostAddress(netip.Addr) bool                              { return false }
+func (w *world) IsForeign(string, netip.Addr) bool                          { return false }
 func (w *world) ServiceSubnets() []netip.Prefix                             { return nil }
 func (w *world) Zone() contract.Zone                                        { return w.zone }
 func (w *world) NodeSubnets(*corev1.Node, string) []netip.Prefix            { return nil }
