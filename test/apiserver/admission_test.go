@@ -58,6 +58,12 @@ func TestPodNetworks_OnlyTheControllerWrites(t *testing.T) {
 		r.message = "only the network's controller may write annotation " + contract.PodNetworksKey
 		r.check(t)
 	}
+	asked := map[string]string{contract.DefaultNetworkKey: `[{"name":"default","namespace":"ovn-kubernetes","ips":["10.80.0.10/16"]}]`}
+	for legacy, name := range map[bool]string{false: "asked", true: "asked-2"} {
+		r := refusal{name: "a primary network's address by a Binding", with: user.binds(name, asked, legacy), without: user.binds(name, other, legacy)}
+		r.message = "annotation " + contract.DefaultNetworkKey + " can be set only when a pod is created"
+		r.check(t)
+	}
 	// These leave out what else a request changes, before a policy sees it.
 	for _, subresource := range []string{"ephemeralcontainers", "resize"} {
 		if err := user.annotates(contract.PodNetworksKey, value, subresource)(t.Context()); err != nil && !apierrors.IsForbidden(err) {

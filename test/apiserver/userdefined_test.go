@@ -103,8 +103,11 @@ func TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning(t *testing.T) {
 	}
 	waitCondition(t, objectsOf(ovnv1.UserDefinedNetworks(), plain), "first", "NetworkCreated", "False SyncError namespace "+plain+" does not have the label")
 	label := []byte(`{"metadata":{"labels":{"` + contract.PrimaryNetworkLabel + `":""}}}`)
-	if _, err := cluster.client.CoreV1().Namespaces().Patch(t.Context(), plain, types.MergePatchType, label, metav1.PatchOptions{}); err == nil || !strings.Contains(err.Error(), "only when a namespace is created") {
-		t.Errorf("the label was added later: %v", err)
+	for _, part := range [][]string{nil, {"status"}} {
+		_, err := cluster.client.CoreV1().Namespaces().Patch(t.Context(), plain, types.MergePatchType, label, metav1.PatchOptions{}, part...)
+		if err == nil || !strings.Contains(err.Error(), "only when a namespace is created") {
+			t.Errorf("the label was added later, by %q: %v", part, err)
+		}
 	}
 	ns := labelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})
 	networks := objectsOf(ovnv1.UserDefinedNetworks(), ns)
