@@ -178,7 +178,13 @@ func TestNode_AnnotationHasRoomForTheDefaultNetwork(t *testing.T) {
 // BenchmarkRebuild_Layer3Networks is the start of a controller with 1,000 networks of topology layer3 and 2,000 nodes.
 func BenchmarkRebuild_Layer3Networks(b *testing.B) {
 	const nodes, networks = 2000, 1000
-	a, _ := withTenants(b, routed(b, networks, 22)...)
+	further := tenants{}
+	for _, network := range routed(b, networks, 22) {
+		further[network.Name] = network
+	}
+	cfg := plan(b, "12.0.0.0/8/24")
+	cfg.Further = further
+	a := newAllocator(b, cfg)
 	all := make([]*corev1.Node, nodes)
 	for i := range all {
 		all[i] = newNode(fmt.Sprint("node-", i), i)
