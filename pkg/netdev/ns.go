@@ -60,10 +60,7 @@ func openHandle(ns netns.NsHandle, protocol int) (*netlink.Handle, error) {
 // openSocket makes what a request of ours is sent by.
 func openSocket(ns netns.NsHandle, protocol int) (map[int]*nl.SocketHandle, error) {
 	socket, err := nl.GetNetlinkSocketAt(ns, netns.None(), protocol)
-	if err != nil {
-		return nil, err
-	}
-	return map[int]*nl.SocketHandle{protocol: {Socket: socket}}, nil
+	return map[int]*nl.SocketHandle{protocol: {Socket: socket}}, err
 }
 
 // Same reports whether the path is the process's own namespace.
@@ -124,12 +121,14 @@ func OnThread(f func()) {
 }
 
 // RouteRequest sends a request of rtnetlink in the namespace, and gives the answers of a kind.
-func (n *NS) RouteRequest(request *nl.NetlinkRequest, answers uint16) (out [][]byte, err error) {
-	err = inside(n, func() error {
-		out, err = request.Execute(unix.NETLINK_ROUTE, answers)
-		return err
-	})
-	return out, err
+func (n *NS) RouteRequest(request *nl.NetlinkRequest, answers uint16) ([][]byte, error) {
+	sockets, err := openSocket(n.ns, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	defer sockets[unix.NETLINK_ROUTE].Close()
+	request.Sockets = sockets
+	return request.Execute(unix.NETLINK_ROUTE, answers)
 }
 
 func writeDifferent(file, value string) error {
