@@ -222,3 +222,23 @@ func TestTable_ICMPErrorsReachTheRouter(t *testing.T) {
 		}
 	}
 }
+
+// TestTable_RequestsAtTheNodeAreNotLookedUp: a client's first packet to a node port has one pass, of many until a pod has it:
+// the userspace datapath drops what has more than eight. A reply is looked up.
+func TestTable_RequestsAtTheNodeAreNotLookedUp(t *testing.T) {
+	s := newPacketSwitch(t)
+	s.serve(nodePorts("tcp 30123", "udp 30123"))
+	const in, from = "in_port=1,dl_src=02:00:00:00:00:07,dl_dst=02:42:ac:12:00:02,", "nw_ttl=64,nw_src=192.0.2.1,nw_dst=172.18.0.2,"
+	for packet, isLookedUp := range map[string]bool{
+		"tcp,tcp_src=40000,tcp_dst=30123,tcp_flags=syn":     false,
+		"tcp,tcp_src=40000,tcp_dst=30123,tcp_flags=syn|ack": true,
+		"tcp,tcp_src=40000,tcp_dst=30123,tcp_flags=ack":     true,
+		"udp,udp_src=40000,udp_dst=30123":                   false,
+		"udp,udp_src=53,udp_dst=30123":                      true,
+		"udp,udp_src=40000,udp_dst=9":                       true, // the host's
+	} {
+		if got := s.run("ovs-appctl", "--timeout=20", "--target="+s.dir+"/ctl", "ofproto/trace", "br0", in+packet[:4]+from+packet[4:]); strings.Contains(got, "ct(zone=64000),recirc") != isLookedUp {
+			t.Errorf("%s: looked up %v is wrong:\n%s", packet, !isLookedUp, got)
+		}
+	}
+}

@@ -179,8 +179,15 @@ func ownOrService(b Bridge, own []netip.Addr) []string {
 		return nil
 	}
 	var flows []string
+	in := fmt.Sprintf("in_port=%d,dl_dst=%s,", b.Uplink, b.MAC)
 	for _, addr := range own {
 		flows = append(flows, flow(TableAnswer, 50, to(Single(addr)), next(tableOwn)))
+		for _, match := range requests(addr) {
+			flows = append(flows, flow(0, 85, in+match+",nw_frag=no", next(tableOwn)))
+		}
+	}
+	for _, ip := range []string{"ip", "ipv6"} { // a request that is none of a service's
+		flows = append(flows, flow(tableOwn, 3, "ct_state=-trk,"+ip, track(TableAnswer)))
 	}
 	flows = append(flows, flow(tableOwn, 20, fmt.Sprintf("ct_mark=%d", markOwnPort), b.toHost()))
 	for _, tcp := range []string{"tcp", "tcp6"} {
@@ -189,6 +196,17 @@ func ownOrService(b Bridge, own []netip.Addr) []string {
 		}
 	}
 	return append(flows, flow(tableOwn, 0, "", b.toHost()))
+}
+
+// requests match what is a client's packet without a look at conntrack, which would be one more pass: of TCP the first
+// packet of a connection, of UDP what comes from a port where clients are and hardly a server that the host asks.
+func requests(addr netip.Addr) []string {
+	suffix, dst := "", "nw_dst"
+	if addr.Is6() {
+		suffix, dst = "6", "ipv6_dst"
+	}
+	at := fmt.Sprintf("%s,%s=%s,", suffix, dst, addr)
+	return []string{"tcp" + at + "tcp_flags=+syn-ack", "udp" + at + "tp_src=0x8000/0x8000"}
 }
 
 // nodePort gives the way there and back.
