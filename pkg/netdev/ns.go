@@ -126,7 +126,7 @@ func (n *NS) RouteRequest(request *nl.NetlinkRequest, answers uint16) ([][]byte,
 	if err != nil {
 		return nil, err
 	}
-	defer sockets[unix.NETLINK_ROUTE].Close()
+	defer func() { _ = sockets[unix.NETLINK_ROUTE].Close() }()
 	request.Sockets = sockets
 	return request.Execute(unix.NETLINK_ROUTE, answers)
 }
