@@ -108,7 +108,7 @@ func capturesNot(t *testing.T, ns string) {
 		text string
 	}{
 		{[]string{"pod/web", "-n", ns, "--kubeconfig", tenantOfNothing(t)}, 3, "may not create captures.ovn-offload.io"},
-		{[]string{"pod/web", "-n", ns, "-w", "/dev/null"}, 64, "file exists"},
+		{[]string{"pod/web", "-n", ns, "-w", "/dev/null"}, 64, "is there already"},
 		{[]string{"pod/none", "-n", ns}, 1, "there is no pod"},
 		{[]string{"pod/web", "-n", ns, "-f", "no such filter", "-w", "-"}, 3, "syntax error"},
 	} {
