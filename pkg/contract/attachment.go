@@ -59,6 +59,9 @@ const (
 	MaxAskedRoutes = 256
 )
 
+// MaxPolicyNADs is on how many NetworkAttachmentDefinitions a MultiNetworkPolicy may have rules.
+const MaxPolicyNADs = 64
+
 // PluginType is the CNI type of our NetworkAttachmentDefinitions.
 const PluginType = "ovn-k8s-cni-overlay"
 
@@ -130,12 +133,13 @@ func AttachmentKeys(pod *corev1.Pod) (keys []string) {
 	return keys
 }
 
-// ParsePolicyFor reads PolicyForKey: keys of NetworkAttachmentDefinitions, of which those without a namespace are in the
-// policy's.
+// ParsePolicyFor reads PolicyForKey: keys of NetworkAttachmentDefinitions, each once, of which those without a namespace
+// are in the policy's. The error names the first element that is none. With more than MaxPolicyNADs there is an error, too,
+// and all are returned: a policy that is left out opens.
 func ParsePolicyFor(value, namespace string) (nads []string, err error) {
+	seen, wrong := map[string]bool{}, 0
 	for entry := range strings.SplitSeq(value, ",") {
-		entry = strings.TrimSpace(entry)
-		if entry == "" {
+		if entry = strings.TrimSpace(entry); entry == "" {
 			continue
 		}
 		in, name, ok := strings.Cut(entry, "/")
@@ -143,12 +147,21 @@ func ParsePolicyFor(value, namespace string) (nads []string, err error) {
 			in, name = namespace, entry
 		}
 		if !objectName.MatchString(in) || !objectName.MatchString(name) {
-			err = errors.Join(err, fmt.Errorf("%q is not the name of a NetworkAttachmentDefinition", entry))
+			if wrong++; wrong == 1 {
+				err = fmt.Errorf("%.100q is not the name of a NetworkAttachmentDefinition", entry)
+			}
 			continue
 		}
-		if key := in + "/" + name; !slices.Contains(nads, key) {
+		if key := in + "/" + name; !seen[key] {
+			seen[key] = true
 			nads = append(nads, key)
 		}
+	}
+	if wrong > 1 {
+		err = fmt.Errorf("%w, and neither are %d other elements", err, wrong-1)
+	}
+	if n := len(nads); n > MaxPolicyNADs {
+		err = errors.Join(err, fmt.Errorf("%d networks are listed, and a policy may have %d: on those that follow, it allows nothing", n, MaxPolicyNADs))
 	}
 	return nads, err
 }
@@ -258,7 +271,7 @@ func parseSelections(value string) ([]selection, error) {
 	}
 	var list []selection
 	if strings.ContainsAny(value, `[{"`) {
-		return list, json.Unmarshal([]byte(value), &list)
+		return list, decode(value, &list)
 	}
 	for entry := range strings.SplitSeq(value, ",") {
 		var s selection
@@ -266,13 +279,21 @@ func parseSelections(value string) ([]selection, error) {
 		if namespace, rest, ok := strings.Cut(entry, "/"); ok {
 			s.Namespace, entry = namespace, rest
 			if namespace == "" {
-				return nil, fmt.Errorf("%q has an empty namespace", "/"+entry)
+				return nil, fmt.Errorf("%.100q has an empty namespace", "/"+entry)
 			}
 		}
 		s.Name, s.Interface, _ = strings.Cut(entry, "@")
 		list = append(list, s)
 	}
 	return list, nil
+}
+
+// decode reads JSON of a user. The error is short, whatever the user has written.
+func decode(text string, into any) error {
+	if err := json.Unmarshal([]byte(text), into); err != nil {
+		return fmt.Errorf("%.200s", err.Error())
+	}
+	return nil
 }
 
 var (
@@ -290,11 +311,11 @@ func (s selection) attachment(namespace string, position int) (Attachment, error
 	a := Attachment{NAD: s.Namespace + "/" + s.Name, Interface: s.Interface, Claim: s.Claim}
 	switch {
 	case !objectName.MatchString(s.Name) || !objectName.MatchString(s.Namespace):
-		return a, fmt.Errorf("%q is not the name of a NetworkAttachmentDefinition", a.NAD)
+		return a, fmt.Errorf("%.320q is not the name of a NetworkAttachmentDefinition", a.NAD)
 	case !linkName.MatchString(s.Interface):
-		return a, fmt.Errorf("%q cannot be the name of an interface", s.Interface)
+		return a, fmt.Errorf("%.100q cannot be the name of an interface", s.Interface)
 	case s.Claim != "" && !objectName.MatchString(s.Claim):
-		return a, fmt.Errorf("%q is not the name of an IPAMClaim", s.Claim)
+		return a, fmt.Errorf("%.100q is not the name of an IPAMClaim", s.Claim)
 	}
 	for _, text := range s.IPs {
 		prefix, err := parseAddress(text)
@@ -306,7 +327,7 @@ func (s selection) attachment(namespace string, position int) (Attachment, error
 	for _, text := range s.DefaultRoute {
 		gateway, err := netip.ParseAddr(text)
 		if err != nil {
-			return a, fmt.Errorf("default-route: %q is not an IP address", text)
+			return a, fmt.Errorf("default-route: %.100q is not an IP address", text)
 		}
 		a.Gateways = append(a.Gateways, gateway.Unmap())
 	}
@@ -327,12 +348,12 @@ func parseAddress(text string) (netip.Prefix, error) {
 	if err != nil {
 		addr, addrErr := netip.ParseAddr(text)
 		if addrErr != nil {
-			return prefix, fmt.Errorf("ips: %q is not an IP address", text)
+			return prefix, fmt.Errorf("ips: %.100q is not an IP address", text)
 		}
 		prefix = netip.PrefixFrom(addr, addr.BitLen())
 	}
 	if addr := prefix.Addr(); addr.Is4In6() || addr.Zone() != "" || addr.IsUnspecified() || addr.IsMulticast() || addr.IsLoopback() {
-		return prefix, errors.New("ips: " + text + " cannot be the address of an interface")
+		return prefix, fmt.Errorf("ips: %s cannot be the address of an interface", prefix)
 	}
 	return prefix, nil
 }

@@ -170,3 +170,43 @@ func TestAttachments_AreLimited(t *testing.T) {
 		}
 	}
 }
+
+// TestParsePolicyFor_LongListIsKept: a policy that is left out would open, so all networks stay, and the error is short.
+func TestParsePolicyFor_LongListIsKept(t *testing.T) {
+	list := func(n int, form string) string {
+		var elements []string
+		for i := range n {
+			elements = append(elements, fmt.Sprintf(form, i))
+		}
+		return strings.Join(elements, ",")
+	}
+	for name, one := range map[string]struct {
+		value string
+		nads  int
+		want  string
+	}{
+		"at the limit":     {list(MaxPolicyNADs, "n%d") + ", n1, red/n2,", MaxPolicyNADs, "<nil>"},
+		"beyond the limit": {list(20000, "n%d"), 20000, "20000 networks are listed, and a policy may have 64"},
+		"wrong":            {"a,B!", 1, `"B!" is not the name of a NetworkAttachmentDefinition`},
+		"all wrong":        {list(20000, "N%d"), 0, `"N0" is not the name of a NetworkAttachmentDefinition, and neither are 19999 other elements`},
+		"one long":         {strings.Repeat("N", 200000), 0, "is not the name of a NetworkAttachmentDefinition"},
+	} {
+		nads, err := ParsePolicyFor(one.value, "red")
+		if text := fmt.Sprint(err); len(nads) != one.nads || !strings.Contains(text, one.want) || len(text) > 500 {
+			t.Errorf("%s: %d networks, %.500s, want %d and %s", name, len(nads), text, one.nads, one.want)
+		}
+	}
+}
+
+// TestAttachments_ErrorIsShort, however long the annotation is: errors are remembered and logged.
+func TestAttachments_ErrorIsShort(t *testing.T) {
+	long := strings.Repeat("9", 200000)
+	for _, value := range []string{
+		long + "!", "a@" + long, "/" + long + "!", `[{"name":"a","ips":["` + long + `"]}]`, `[{"name":"a","default-route":["` + long + `"]}]`,
+		`[{"name":"a","ipam-claim-reference":"` + long + `"}]`, `[{"name":` + long + `}]`,
+	} {
+		if _, err := Attachments(requesting(value)); err == nil || len(err.Error()) > 600 {
+			t.Errorf("%.40s: %.600v", value, err)
+		}
+	}
+}

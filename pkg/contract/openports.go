@@ -31,7 +31,7 @@ func ParseOpenPorts(value string) ([]OpenPort, error) {
 	for _, p := range all {
 		switch isICMP := p.Protocol == "icmp"; {
 		case !isICMP && !slices.Contains([]string{"tcp", "udp", "sctp"}, p.Protocol):
-			return nil, fmt.Errorf("annotation %s: protocol %q is none of tcp, udp, sctp and icmp", OpenPortsKey, p.Protocol)
+			return nil, fmt.Errorf("annotation %s: protocol %.100q is none of tcp, udp, sctp and icmp", OpenPortsKey, p.Protocol)
 		case isICMP && p.Port != 0:
 			return nil, fmt.Errorf("annotation %s: protocol icmp has no port", OpenPortsKey)
 		case !isICMP && (p.Port < 1 || p.Port > 65535):

@@ -57,18 +57,18 @@ func nodusKey(pod *corev1.Pod) string {
 func nodusSelections(pod *corev1.Pod) ([]selection, error) {
 	key, list := nodusKey(pod), []nodusInterface(nil)
 	var err error
-	switch text := []byte(pod.Annotations[key]); key {
+	switch text := pod.Annotations[key]; key {
 	case NodusNetworksKey:
 		var value struct {
 			Type      string           `json:"type"`
 			Interface []nodusInterface `json:"interface"`
 		}
-		if err = json.Unmarshal(text, &value); err == nil && value.Type != "ovn4nfv" {
-			err = fmt.Errorf("type %q is not ovn4nfv", value.Type)
+		if err = decode(text, &value); err == nil && value.Type != "ovn4nfv" {
+			err = fmt.Errorf("type %.100q is not ovn4nfv", value.Type)
 		}
 		list = value.Interface
 	case OVNNetworkKey:
-		err = json.Unmarshal(text, &list)
+		err = decode(text, &list)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", key, err)
@@ -166,12 +166,12 @@ func nodusRoutes(pod *corev1.Pod) (list []nodusRoute, err error) {
 		Routes []nodusRoute `json:"routes"`
 	}
 	if text := pod.Annotations[OVNRoutesKey]; text != "" {
-		if err := json.Unmarshal([]byte(text), &list); err != nil {
+		if err := decode(text, &list); err != nil {
 			return nil, fmt.Errorf("annotation %s: %w", OVNRoutesKey, err)
 		}
 	}
 	if text := pod.Annotations[NodusNetworksKey]; text != "" {
-		if err := json.Unmarshal([]byte(text), &value); err != nil {
+		if err := decode(text, &value); err != nil {
 			return nil, fmt.Errorf("annotation %s: %w", NodusNetworksKey, err)
 		}
 	}
@@ -193,11 +193,11 @@ func addRoutes(pod *corev1.Pod, attachments []Attachment) error {
 	for _, r := range list {
 		route, err := r.route()
 		if err != nil {
-			return fmt.Errorf("route to %q: %w", r.Dest, err)
+			return fmt.Errorf("route to %.100q: %w", r.Dest, err)
 		}
 		at := slices.IndexFunc(attachments, func(a Attachment) bool { return a.Interface == r.Dev })
 		if at < 0 {
-			return fmt.Errorf("route to %q: dev %q is none of the pod's interfaces on further networks", r.Dest, r.Dev)
+			return fmt.Errorf("route to %.100q: dev %.100q is none of the pod's interfaces on further networks", r.Dest, r.Dev)
 		}
 		attachments[at].AskedRoutes = append(attachments[at].AskedRoutes, route)
 	}
@@ -217,7 +217,7 @@ func (r nodusRoute) route() (Route, error) {
 	hop, err := netip.ParseAddr(text)
 	switch {
 	case err != nil || hop.Is4In6() || hop.Zone() != "":
-		return Route{}, fmt.Errorf("gw %q is not an IP address", r.Gateway)
+		return Route{}, fmt.Errorf("gw %.100q is not an IP address", r.Gateway)
 	case dest.Addr().Is4() != hop.Is4() || dest.Addr().Is4In6():
 		return Route{}, fmt.Errorf("gw %s is of another family", hop)
 	case dest.Bits() == 0:

@@ -41,7 +41,8 @@ func (c *Cluster) warnNAD(owner contract.Owner, problem error) {
 		c.problems.Delete(owner)
 		return
 	}
-	if before, _ := c.problems.Swap(owner, problem.Error()); before != problem.Error() {
+	text := noted(problem)
+	if before, _ := c.problems.Swap(owner, text); before != text {
 		c.report.Warn(owner, "InvalidConfig", problem.Error())
 	}
 }

@@ -3,6 +3,7 @@ package controller
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -56,8 +57,19 @@ func (c *Zone) isOther(key lack, err error) bool {
 		c.lacks.Delete(key)
 		return false
 	}
-	before, _ := c.lacks.Swap(key, err.Error())
-	return before != err.Error()
+	text := noted(err)
+	before, _ := c.lacks.Swap(key, text)
+	return before != text
+}
+
+// maxNoted is how many bytes of an error are remembered, about as many as an Event has: objects of users make errors of any
+// length.
+const maxNoted = 1024
+
+// noted is what is remembered of an error.
+func noted(err error) string {
+	text := err.Error()
+	return strings.Clone(text[:min(len(text), maxNoted)])
 }
 
 // warnNoSubnet copies the condition of a node without a subnet into an Event of the pod.

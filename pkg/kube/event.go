@@ -47,18 +47,22 @@ func newReporter(record func(object runtime.Object, kind, reason, note string), 
 // nil afterwards. Of what is refused (failures is 0) there is one at once, and again when
 // it changes.
 func (r *Reporter) Failure(owner contract.Owner, failures int, err error) {
+	var note string
+	if err != nil {
+		note = brief(err.Error()) // it is remembered
+	}
 	switch {
 	case err == nil:
 		if r.setReported(owner, "") != "" {
 			r.emit(owner, corev1.EventTypeNormal, "NetworkRecovered", "the network of this object is set up")
 		}
 	case failures == 0:
-		if r.setReported(owner, err.Error()) != err.Error() {
-			r.Warn(owner, "PartRefused", err.Error())
+		if r.setReported(owner, note) != note {
+			r.Warn(owner, "PartRefused", note)
 		}
 	case failures >= failuresBeforeEvent:
-		if r.setReported(owner, err.Error()) != err.Error() || failures == failuresBeforeEvent {
-			r.Warn(owner, "NetworkFailed", err.Error())
+		if r.setReported(owner, note) != note || failures == failuresBeforeEvent {
+			r.Warn(owner, "NetworkFailed", note)
 		}
 	}
 }
@@ -81,10 +85,15 @@ func (r *Reporter) emit(owner contract.Owner, kind, reason, note string) {
 
 // Record puts an Event on an object, which need not be in the view.
 func (r *Reporter) Record(object runtime.Object, kind, reason, note string) {
+	r.record(object, kind, reason, brief(note))
+}
+
+// brief is a text as an Event has it.
+func brief(note string) string {
 	if len(note) > maxNote {
 		note = strings.ToValidUTF8(note[:maxNote-3], "") + "..."
 	}
-	r.record(object, kind, reason, note)
+	return note
 }
 
 func (r *Reporter) setReported(owner contract.Owner, reported string) (before string) {

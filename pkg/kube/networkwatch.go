@@ -45,9 +45,10 @@ type networks struct {
 
 func podsByNAD() map[string]func(*corev1.Pod) []string {
 	return map[string]func(*corev1.Pod) []string{byNAD: func(pod *corev1.Pod) (keys []string) {
+		seen := map[string]bool{}
 		for _, key := range contract.AttachmentKeys(pod) {
-			if nad := contract.NADOf(key); !slices.Contains(keys, nad) {
-				keys = append(keys, nad)
+			if nad := contract.NADOf(key); !seen[nad] {
+				seen[nad], keys = true, append(keys, nad)
 			}
 		}
 		return keys

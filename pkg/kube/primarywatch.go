@@ -3,7 +3,6 @@ package kube
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -171,9 +170,10 @@ func preconfigure(request *ipam.Request, pod *corev1.Pod) error {
 
 // labelledAmong are those namespaces of NetworkAttachmentDefinitions that are to have a primary network.
 func (v *grants) labelledAmong(nads []string) (namespaces []string) {
+	seen := map[string]bool{}
 	for _, nad := range nads {
-		if namespace, _, _ := strings.Cut(nad, "/"); v.isLabelled(namespace) && !slices.Contains(namespaces, namespace) {
-			namespaces = append(namespaces, namespace)
+		if namespace, _, _ := strings.Cut(nad, "/"); !seen[namespace] && v.isLabelled(namespace) {
+			seen[namespace], namespaces = true, append(namespaces, namespace)
 		}
 	}
 	return namespaces

@@ -175,6 +175,21 @@ func TestReporter_FailureAndRecoveryAreEvents(t *testing.T) {
 
 // TestReporter_WritesEventOfInformerObject goes through the real recorder, which needs the kind of
 // objects that the informers deliver without one.
+// TestReporter_RemembersNoMoreThanAnEventHas: an object of a user can make an error of any length.
+func TestReporter_RemembersNoMoreThanAnEventHas(t *testing.T) {
+	_, view, _ := startView(t, newPod("a", "n"))
+	var notes []string
+	r := newReporter(func(_ runtime.Object, _, _, note string) { notes = append(notes, note) }, view)
+	pod, long := contract.PodOwner("ns", "a"), strings.Repeat("network ns/x does not exist\n", 50000)
+	for range 2 {
+		r.Failure(pod, 0, errors.New(long))
+	}
+	r.Failure(pod, failuresBeforeEvent, errors.New("other "+long))
+	if len(notes) != 2 || len(notes[0]) > maxNote || len(r.reported[pod]) > maxNote {
+		t.Errorf("%d Events, and %d bytes are remembered; want 2, and at most %d", len(notes), len(r.reported[pod]), maxNote)
+	}
+}
+
 func TestReporter_WritesEventOfInformerObject(t *testing.T) {
 	client, view, _ := startView(t, newPod("a", "n"))
 	created := make(chan string, 1)

@@ -35,7 +35,8 @@ type multi struct {
 	// err says what is wrong with the object as a whole, annotation what is wrong with PolicyForKey.
 	err, annotation error
 	nads            []string
-	// networks are the names of those on which it is in force.
+	// networks are the names of those on which it is in force, and whether its rules are: on those beyond the limit it allows
+	// nothing.
 	networks map[string]bool
 }
 
@@ -83,13 +84,13 @@ func (x *multis) NADsChanged(nads ...string) (owners []contract.Owner) {
 func (x *multis) resolve(m *multi) (owners []contract.Owner) {
 	before := m.networks
 	m.networks = map[string]bool{}
-	for _, nad := range m.nads {
+	for i, nad := range m.nads {
 		if network := x.networkOf(nad); network != nil && network.Role == contract.RoleSecondary {
-			m.networks[network.Name] = true
+			m.networks[network.Name] = m.networks[network.Name] || i < contract.MaxPolicyNADs
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(before)) {
-		if !m.networks[name] {
+		if _, stays := m.networks[name]; !stays {
 			owners = append(owners, x.policyChanged(m.owner.On(name), nil)...)
 		}
 	}
@@ -111,15 +112,22 @@ func (m *multi) read(object *unstructured.Unstructured) {
 	m.nads, m.annotation = contract.ParsePolicyFor(object.GetAnnotations()[contract.PolicyForKey], m.owner.Namespace)
 }
 
-// policyOn is the policy on a network. One that cannot be read isolates every pod of its namespace there.
+// policyOn is the policy on a network. One that cannot be read isolates every pod of its namespace there, and so does one on
+// a network beyond the limit.
 func (m *multi) policyOn(network string) *Policy {
-	if m.err == nil {
+	var err error
+	switch {
+	case m.err != nil:
+		err = fmt.Errorf("spec: %w", m.err)
+	case !m.networks[network]:
+		err = fmt.Errorf("annotation %s: %w: it lists more than %d networks", contract.PolicyForKey, ErrOverLimit, contract.MaxPolicyNADs)
+	default:
 		return parse(m.owner.On(network), m.object)
 	}
 	return &Policy{
 		Owner: m.owner.On(network), Tier: TierNetworkPolicy, Ingress: &Direction{}, Egress: &Direction{},
 		Subject: Selection{Namespace: m.owner.Namespace, Pods: labels.Everything()},
-		Err:     fmt.Errorf("spec: %w: the policy selects every pod of the namespace and allows nothing", m.err),
+		Err:     fmt.Errorf("%w: the policy selects every pod of the namespace and allows nothing", err),
 	}
 }
 
@@ -153,7 +161,11 @@ func (x *multis) MultiOwners() []contract.Owner {
 	return slices.Collect(maps.Keys(x.objects))
 }
 
-// MultiProblem says which networks of a MultiNetworkPolicy are not found; nil for an owner that stands for no policy.
+// maxNamed is how many networks an error names: an Event has no room for more.
+const maxNamed = 10
+
+// MultiProblem says which networks of a MultiNetworkPolicy are not found, the first of them if there are many; nil for an owner
+// that stands for no policy.
 func (x *multis) MultiProblem(owner contract.Owner) error {
 	x.lock.Lock()
 	defer x.lock.Unlock()
@@ -166,6 +178,9 @@ func (x *multis) MultiProblem(owner contract.Owner) error {
 	}
 	errs := []error{m.annotation}
 	for _, nad := range m.nads {
+		if len(errs) > maxNamed {
+			break
+		}
 		switch network := x.networkOf(nad); {
 		case network == nil:
 			errs = append(errs, fmt.Errorf("NetworkAttachmentDefinition %s does not exist, or defines no network", nad))

@@ -1,8 +1,10 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -209,6 +211,41 @@ func TestMultiNetworkPolicy_UnreadableIsolates(t *testing.T) {
 	policy := w.Policy(contract.MultiNetworkPolicyOwner("red", "policy").On("net"))
 	if policy == nil || policy.Err == nil || policy.Ingress == nil || policy.Egress == nil || len(policy.Ingress.Rules) > 0 {
 		t.Errorf("policy %+v", policy)
+	}
+}
+
+// TestMultiNetworkPolicy_BeyondTheLimitIsolates: on the networks after the limit the policy is in force and allows nothing.
+// Fewer networks give it its rules back.
+func TestMultiNetworkPolicy_BeyondTheLimitIsolates(t *testing.T) {
+	w, owner := newMultiWorld(), contract.MultiNetworkPolicyOwner("red", "policy")
+	w.putNAD("red/first", "first", contract.RoleSecondary)
+	w.putNAD("red/last", "last", contract.RoleSecondary)
+	var others []string
+	for i := range contract.MaxPolicyNADs - 1 {
+		others = append(others, fmt.Sprint("none", i))
+	}
+	list := strings.Join(others, ",")
+	rules := func(network string) int {
+		t.Helper()
+		policy := w.Policy(owner.On(network))
+		if policy == nil || policy.Ingress == nil {
+			t.Fatalf("network %s has no policy: %+v", network, policy)
+		}
+		return len(policy.Ingress.Rules)
+	}
+	w.putMulti("first,"+list+",last", fromAll())
+	if first, last := rules("first"), rules("last"); first != 1 || last != 0 {
+		t.Errorf("%d rules on the first network and %d beyond the limit, want 1 and 0", first, last)
+	}
+	if err := w.Policy(owner.On("last")).Err; !errors.Is(err, ErrOverLimit) || w.Policy(owner.On("first")).Err != nil {
+		t.Errorf("beyond the limit: %v; before: %v", err, w.Policy(owner.On("first")).Err)
+	}
+	if text := fmt.Sprint(w.MultiProblem(owner)); !strings.Contains(text, "65 networks are listed") || len(text) > 2000 {
+		t.Errorf("the problem is %q", text)
+	}
+	w.putMulti(list+",last", fromAll())
+	if last := rules("last"); last != 1 {
+		t.Errorf("%d rules on the last network within the limit, want 1", last)
 	}
 }
 

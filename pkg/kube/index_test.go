@@ -1,0 +1,69 @@
+package kube
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract"
+)
+
+// TestPodsByNAD_GrowsLinearly: index functions run under the lock of the pods' store, so a pod with eight times the networks may
+// cost eight times the time, and not 64 times.
+func TestPodsByNAD_GrowsLinearly(t *testing.T) {
+	index := podsByNAD()[byNAD]
+	took := func(n int) (best time.Duration) {
+		values := map[string]map[string]string{contract.DefaultNetwork: {"role": string(contract.RoleLocked)}}
+		for i := range n {
+			values[fmt.Sprint("ns/nad", i)] = map[string]string{}
+		}
+		text, _ := json.Marshal(values)
+		pod := newPod("a", "n")
+		pod.Annotations = map[string]string{contract.PodNetworksKey: string(text)}
+		for range 3 {
+			began := time.Now()
+			keys := index(pod)
+			if took := time.Since(began); best == 0 || took < best {
+				best = took
+			}
+			if len(keys) != n+1 {
+				t.Fatalf("%d keys of %d networks", len(keys), n)
+			}
+		}
+		return best
+	}
+	if half, full := took(4000), took(32000); full > 24*half {
+		t.Errorf("4,000 networks take %s, 32,000 take %s", half, full)
+	}
+}
+
+// TestPodsByNAD_NamesEachOnce, and nothing of a pod that asks for more than a pod may have.
+func TestPodsByNAD_NamesEachOnce(t *testing.T) {
+	for value, want := range map[string]int{"a,b,a,other/a": 3, "": 0, repeated("n%d", contract.MaxAttachments): 64, repeated("n%d", contract.MaxAttachments+1): 0} {
+		pod := newPod("a", "n")
+		pod.Annotations = map[string]string{contract.NetworksKey: value}
+		if keys := podsByNAD()[byNAD](pod); len(keys) != want {
+			t.Errorf("%.60s: %d keys, want %d", value, len(keys), want)
+		}
+	}
+	asked := map[string]string{contract.NetworksKey: repeated("n%d", 1000)}
+	if owners := AttachmentOwners(&corev1.Pod{ObjectMeta: newPod("a", "n").ObjectMeta}); len(owners) > 0 {
+		t.Errorf("a pod without annotations has %v", owners)
+	}
+	pod := newPod("a", "n")
+	pod.Annotations = asked
+	if owners := AttachmentOwners(pod); len(owners) > 0 {
+		t.Errorf("a pod that asks for 1,000 networks marks %d owners", len(owners))
+	}
+}
+
+// repeated is a list of n elements with commas between.
+func repeated(form string, n int) (list string) {
+	for i := range n {
+		list += fmt.Sprintf(form, i) + ","
+	}
+	return list[:max(0, len(list)-1)]
+}
