@@ -110,11 +110,24 @@ type Zone struct {
 // IsPrimary says that the network is the primary one of some namespaces. The default network is not meant.
 func (n Network) IsPrimary() bool { return n.Name != "" && n.Role == RolePrimary }
 
-// Overlap says that an address is in subnets of both networks.
+// Overlap says that an address is in subnets of both networks. Subnets of one network do not overlap.
 func Overlap(a, b Network) bool {
-	for _, x := range a.Subnets {
-		if slices.ContainsFunc(b.Subnets, func(y Subnet) bool { return x.Overlaps(y.Prefix) }) {
+	x, y := a.Prefixes(), b.Prefixes()
+	if len(x) > 1 && len(y) > 1 {
+		slices.SortFunc(x, netip.Prefix.Compare)
+		slices.SortFunc(y, netip.Prefix.Compare)
+	}
+	if len(x) == 1 || len(y) == 1 {
+		return slices.ContainsFunc(x, func(one netip.Prefix) bool { return slices.ContainsFunc(y, one.Overlaps) })
+	}
+	for len(x) > 0 && len(y) > 0 { // the one with the first address ends before all that follow
+		switch {
+		case x[0].Overlaps(y[0]):
 			return true
+		case x[0].Compare(y[0]) < 0:
+			x = x[1:]
+		default:
+			y = y[1:]
 		}
 	}
 	return false

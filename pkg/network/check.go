@@ -28,11 +28,11 @@ func check(c netconf, n contract.Network) error {
 func checkName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName:
-		return fmt.Errorf("name %q must have 1 to %d characters", name, maxName)
+		return fmt.Errorf("name %.200q must have 1 to %d characters", name, maxName)
 	case slices.Contains([]string{contract.DefaultNetwork, "ovn-kubernetes", "ext", "transit", "GR"}, name):
 		return fmt.Errorf("name %q is reserved", name)
 	case strings.Trim(name, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._") != "":
-		return fmt.Errorf("name %q has characters other than letters, digits, '-', '.' and '_'", name)
+		return fmt.Errorf("name %.200q has characters other than letters, digits, '-', '.' and '_'", name)
 	}
 	return nil
 }
@@ -41,12 +41,12 @@ func checkKinds(c netconf, n contract.Network) error {
 	switch n.Topology {
 	case contract.Layer3, contract.Layer2, contract.Localnet:
 	default:
-		return fmt.Errorf("topology %q is none of layer3, layer2 and localnet", c.Topology)
+		return fmt.Errorf("topology %.100q is none of layer3, layer2 and localnet", c.Topology)
 	}
 	isPrimary := n.IsPrimary()
 	switch {
 	case !isPrimary && n.Role != contract.RoleSecondary:
-		return fmt.Errorf("role %q is neither primary nor secondary", c.Role)
+		return fmt.Errorf("role %.100q is neither primary nor secondary", c.Role)
 	case isPrimary && n.Topology == contract.Localnet:
 		return errors.New("a network of topology localnet cannot have the role primary")
 	case isPrimary && len(n.Subnets) == 0:
@@ -54,7 +54,7 @@ func checkKinds(c netconf, n contract.Network) error {
 	case c.hasIPAM():
 		return errors.New("ipam is not supported: give subnets")
 	case c.Transport != "" && c.Transport != "geneve":
-		return fmt.Errorf("transport %q is not supported: leave it out, for Geneve", c.Transport)
+		return fmt.Errorf("transport %.100q is not supported: leave it out, for Geneve", c.Transport)
 	}
 	switch n.Topology {
 	case contract.Layer3:
@@ -68,7 +68,7 @@ func checkKinds(c netconf, n contract.Network) error {
 func checkSecurity(c netconf, n contract.Network) error {
 	switch {
 	case !slices.Contains([]string{"", securityIP, securityMAC}, c.PortSecurity):
-		return fmt.Errorf("portSecurity %q is neither ip nor mac", c.PortSecurity)
+		return fmt.Errorf("portSecurity %.100q is neither ip nor mac", c.PortSecurity)
 	case n.IsPrimary() && n.Forward:
 		return errors.New("portSecurity mac needs the role secondary")
 	}
@@ -126,18 +126,17 @@ func checkNumbers(n contract.Network) error {
 	case n.VLAN < 0 || n.VLAN > 4094:
 		return fmt.Errorf("vlanID %d is not between 0 and 4094", n.VLAN)
 	case strings.ContainsAny(n.PhysicalNetwork, ",: \"") || len(n.PhysicalNetwork) > 253:
-		return fmt.Errorf("physicalNetworkName %q has one of the characters ',', ':', '\"' and space, or is too long", n.PhysicalNetwork)
+		return fmt.Errorf("physicalNetworkName %.300q has one of the characters ',', ':', '\"' and space, or is too long", n.PhysicalNetwork)
 	}
 	return nil
 }
 
 func checkLists(c netconf, n contract.Network) error {
 	all := n.Prefixes()
-	for i, a := range all {
-		for _, b := range all[:i] {
-			if a.Overlaps(b) {
-				return fmt.Errorf("subnets %s and %s overlap", b, a)
-			}
+	slices.SortFunc(all, netip.Prefix.Compare) // the larger of two that overlap comes first, and none that overlaps neither is between
+	for i := 1; i < len(all); i++ {
+		if all[i].Overlaps(all[i-1]) {
+			return fmt.Errorf("subnets %s and %s overlap", all[i-1], all[i])
 		}
 	}
 	for key, list := range map[string]string{

@@ -59,6 +59,22 @@ type definition struct {
 	parsed, conflict error
 	// refused is a part of parsed: it is over when others no longer have a subnet.
 	refused error
+	// namespaces are those that the NAD lists; unread says why it has none.
+	namespaces map[string]bool
+	unread     error
+}
+
+// newDefinition reads a NAD, without a look at others.
+func newDefinition(x *Definitions, nad NAD) *definition {
+	d := &definition{NAD: nad}
+	d.namespaces, d.unread = namespacesOf(nad.Annotations[contract.NamespacesKey])
+	if d.network, d.parsed = Parse(nad); d.parsed == nil {
+		d.parsed = Conflicts(d.network, x.cluster)
+	}
+	if d.parsed == nil && x.SecondaryOnly {
+		d.parsed = needsNoDefault(d.network)
+	}
+	return d
 }
 
 // NewDefinitions makes Definitions without networks. Further networks must not overlap the subnets of the cluster, by their
@@ -75,6 +91,10 @@ func NewDefinitions(cluster map[string][]netip.Prefix) *Definitions {
 // NADChanged takes in a NAD, nil when it was deleted. It returns the names of the networks that came, went or changed, and
 // of those that are routed from now on or no longer.
 func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
+	var d *definition
+	if nad != nil {
+		d = newDefinition(x, *nad) // without the lock, for which all pods wait
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	before := map[string]contract.Network{}
@@ -82,14 +102,7 @@ func (x *Definitions) NADChanged(key string, nad *NAD) (changed []string) {
 	if old != nil {
 		leave(x, old, before)
 	}
-	if nad != nil {
-		d := &definition{NAD: *nad}
-		if d.network, d.parsed = Parse(*nad); d.parsed == nil {
-			d.parsed = Conflicts(d.network, x.cluster)
-		}
-		if d.parsed == nil && x.SecondaryOnly {
-			d.parsed = needsNoDefault(d.network)
-		}
+	if d != nil {
 		if d.parsed == nil {
 			d.parsed = refuse(x, d, old)
 		}

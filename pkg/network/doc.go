@@ -7,6 +7,7 @@
 //
 //	nad.go          the parser of a NAD's netconf, which has the format of OVN-Kubernetes
 //	check.go        what a netconf may not say
+//	lists.go        what the lists of a NAD may have
 //	definitions.go  Definitions: from NADs to networks
 //	owner.go        the object that a network belongs to: it decides which NADs are of a network, and for which namespaces
 //	access.go       Access: from a pod to its attachments, as far as its namespace may use the networks

@@ -116,7 +116,10 @@ func Parse(nad NAD) (contract.Network, error) {
 	case conf.Topology == "":
 		return contract.Network{}, errDefault
 	case conf.NADName != nad.Key:
-		return contract.Network{}, fmt.Errorf("netAttachDefName is %q, and must be %q", conf.NADName, nad.Key)
+		return contract.Network{}, fmt.Errorf("netAttachDefName is %.320q, and must be %q", conf.NADName, nad.Key)
+	}
+	if err := checkLengths(conf, nad.Annotations); err != nil {
+		return contract.Network{}, err
 	}
 	network, err := conf.network()
 	if err == nil {
@@ -135,7 +138,7 @@ func readNetconf(text string) (netconf, error) {
 		return conf, errors.New("spec.config is empty")
 	}
 	if err := json.Unmarshal([]byte(text), &conf); err != nil {
-		return conf, fmt.Errorf("spec.config: %w", err)
+		return conf, fmt.Errorf("spec.config: %.200s", err.Error())
 	}
 	if len(conf.Plugins) == 0 {
 		return conf, nil
@@ -230,7 +233,7 @@ func (c netconf) gateways() (chosen []netip.Addr, err error) {
 	for _, text := range split(c.DefaultGateways) {
 		addr, err := netip.ParseAddr(text)
 		if err != nil {
-			return nil, fmt.Errorf("defaultGatewayIPs: %q is not an IP address", text)
+			return nil, fmt.Errorf("defaultGatewayIPs: %.100q is not an IP address", text)
 		}
 		chosen = append(chosen, addr)
 	}
@@ -323,7 +326,7 @@ func parseSubnets(list string, topology contract.Topology) ([]contract.Subnet, e
 		subnet := contract.Subnet{Prefix: prefix, NodeBits: prefix.Bits()}
 		if topology == contract.Layer3 {
 			if subnet.NodeBits, err = nodeBits(prefix, bits); err != nil {
-				return nil, fmt.Errorf("%q: %w", entry, err)
+				return nil, fmt.Errorf("%.100q: %w", entry, err)
 			}
 		}
 		out = append(out, subnet)
@@ -338,7 +341,7 @@ func nodeBits(prefix netip.Prefix, text string) (int, error) {
 	}
 	if text != "" {
 		if _, err := fmt.Sscanf(text, "%d", &bits); err != nil || fmt.Sprint(bits) != text {
-			return 0, fmt.Errorf("%q is not the length of a node's part", text)
+			return 0, fmt.Errorf("%.100q is not the length of a node's part", text)
 		}
 	}
 	if longest := prefix.Addr().BitLen() - 3; bits < max(1, prefix.Bits()) || bits > longest {
@@ -362,7 +365,7 @@ func parsePrefixes(list string) ([]netip.Prefix, error) {
 func parsePrefix(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	if err != nil || prefix.Addr().Is4In6() || prefix.Addr().Zone() != "" {
-		return prefix, fmt.Errorf("%q is not a subnet in the form address/length", text)
+		return prefix, fmt.Errorf("%.100q is not a subnet in the form address/length", text)
 	}
 	return prefix.Masked(), nil
 }

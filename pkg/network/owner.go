@@ -181,8 +181,7 @@ func (x *owners) reservedFor(group string) string {
 
 // lists says that the annotation of a NAD lists a namespace.
 func lists(d *definition, namespace string) bool {
-	namespaces := split(d.Annotations[contract.NamespacesKey])
-	return slices.Contains(namespaces, namespace) || slices.Contains(namespaces, "*")
+	return d.namespaces[namespace] || d.namespaces["*"]
 }
 
 // refusal says why the pods of a namespace cannot have the network of a NAD; nil when they can.

@@ -95,5 +95,5 @@ func hasOlder(x *Definitions, network contract.Network) bool {
 
 // isOlder says that a network is older than another one and has an address of it.
 func isOlder(x *Definitions, a, b contract.Network) bool {
-	return a.Name != b.Name && isLinked(a) && contract.Overlap(a, b) && older(x.firsts[a.Name], x.firsts[b.Name]) < 0
+	return a.Name != b.Name && isLinked(a) && older(x.firsts[a.Name], x.firsts[b.Name]) < 0 && contract.Overlap(a, b)
 }

@@ -117,6 +117,9 @@ func Warning(x *Definitions, key string) error {
 	if d == nil || d.parsed != nil || problem(x, d) != nil {
 		return nil
 	}
+	if d.unread != nil {
+		return d.unread
+	}
 	if err := x.reserved[d.network.Name]; err != nil {
 		return fmt.Errorf("node ports, external addresses and host ports do not lead to network %s: %w", d.network.Name, err)
 	}

@@ -132,8 +132,12 @@ func (c *Chain) checkEnds() error {
 		return errors.New("there is no address family in which both ends have subnets and all networks have gateways")
 	}
 	for _, family := range c.Families() {
-		for _, left := range c.Ends(false, family) {
-			for _, right := range c.Ends(true, family) {
+		lefts, rights := c.Ends(false, family), c.Ends(true, family)
+		if n := max(len(lefts), len(rights)); n > maxEndSubnets {
+			return fmt.Errorf("an end has %d subnets, at most %d: give subnet for its networks", n, maxEndSubnets)
+		}
+		for _, left := range lefts {
+			for _, right := range rights {
 				if left.Overlaps(right) && (left.Bits() > 0) == (right.Bits() > 0) {
 					return fmt.Errorf("subnet %s of the left end overlaps %s of the right end", left, right)
 				}

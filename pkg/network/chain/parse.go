@@ -15,8 +15,12 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 )
 
-// maxFunctions bounds the length of a chain.
-const maxFunctions = 16
+const (
+	// maxFunctions bounds the length of a chain.
+	maxFunctions = 16
+	// maxEndSubnets bounds the subnets of one address family at each end: pods at the other end have as many routes.
+	maxEndSubnets = 400
+)
 
 // parse reads a NetworkChaining.
 func parse(object *unstructured.Unstructured) (*Chain, error) {
