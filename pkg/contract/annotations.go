@@ -331,6 +331,12 @@ func NetworkKeys(annotation string) []string {
 	return NewValues(annotation).Keys()
 }
 
+// HasFurther says that PodNetworksKey may have other networks than the default one. Most pods have none, which is seen without
+// reading the JSON.
+func HasFurther(annotation string) bool {
+	return annotation != "" && (!strings.HasPrefix(annotation, `{"`+DefaultNetwork+`":`) || strings.Contains(annotation, `},"`))
+}
+
 // HasKey says that an annotation has a value for a network.
 func HasKey(annotation, network string) bool {
 	return NewValues(annotation).Names(network)

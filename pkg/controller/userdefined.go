@@ -2,7 +2,6 @@ package controller
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/network/nads"
@@ -18,10 +17,10 @@ func newNADs(p *process) (*nads.NADs, error) {
 
 // podsWith are the pods to which the network of a NAD was given. That a pod asks for a network keeps nothing.
 func (p *process) podsWith(nad string) (owners []contract.Owner) {
-	for _, pod := range p.view.Pods() {
+	for _, pod := range p.view.PodsOf(nad) {
 		given := pod.Annotations[contract.PodNetworksKey]
-		if !strings.Contains(given, `"`+nad) || contract.Completed(pod) {
-			continue // most pods: a text is found faster than read
+		if contract.Completed(pod) {
+			continue
 		}
 		if slices.ContainsFunc(contract.NetworkKeys(given), func(key string) bool { return contract.NADOf(key) == nad }) {
 			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))

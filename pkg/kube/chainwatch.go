@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	corev1 "k8s.io/api/core/v1"
@@ -36,9 +37,9 @@ func (v *networks) startChains(ctx context.Context, f *following, changed func(o
 		}
 		object := either(before, after)
 		owner := contract.NetworkChainingOwner(object.GetNamespace(), object.GetName())
-		was := chained(v, "")
+		was := v.index.NADsOf(owner)
 		v.index.Changed(owner, after)
-		changed(contract.Unique(slices.Concat(was, chained(v, ""), []contract.Owner{owner}))...)
+		changed(contract.Unique(append(sharing(v, slices.Concat(was, v.index.NADsOf(owner))), owner))...)
 	})
 	if v.chainsPresent || err != nil {
 		f.add(synced, err)
@@ -83,13 +84,42 @@ func (v *chainings) NetworkChaining(namespace, name string) *unstructured.Unstru
 
 // Chain is the chain of a NetworkChaining, nil when there is none, or why there can be none.
 func (v *networks) Chain(owner contract.Owner) (*chain.Chain, error) {
-	return v.index.Find(owner, func(nad string) *contract.Network {
+	return v.index.Find(owner, chain.Networks{NADs: v.NADsOf, Of: func(nad string) *contract.Network {
 		n := v.NetworkOfNAD(nad)
 		if v.denied(nad, n) != nil {
 			return nil
 		}
 		return n
-	})
+	}})
+}
+
+// sharing are the chains on the networks of NADs, and the pods on the networks of these chains, which have or had their
+// routes.
+func sharing(v *networks, nads []string) (owners []contract.Owner) {
+	same := map[string]bool{}
+	for _, nad := range nads {
+		same[nad] = true
+		if n := v.NetworkOfNAD(nad); n != nil {
+			for _, other := range v.NADsOf(n.Name) {
+				same[other] = true
+			}
+		}
+	}
+	of := maps.Clone(same)
+	for nad := range same {
+		for _, owner := range v.index.On(nad) {
+			owners = append(owners, owner)
+			for _, its := range v.index.NADsOf(owner) {
+				of[its] = true
+			}
+		}
+	}
+	for nad := range of {
+		for _, pod := range v.allPods.Find(byNAD, nad) {
+			owners = append(owners, contract.PodOwner(pod.Namespace, pod.Name))
+		}
+	}
+	return owners
 }
 
 // chained are all chains, and the pods that have or had their routes, of a namespace or of all ("").

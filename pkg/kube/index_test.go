@@ -49,6 +49,17 @@ func TestPodsByNAD_NamesEachOnce(t *testing.T) {
 			t.Errorf("%.60s: %d keys, want %d", value, len(keys), want)
 		}
 	}
+	for given, want := range map[string]string{
+		`{"default":{"ip_addresses":["10.1.0.2/24"],"routes":[{"dest":"10.0.0.0/8","nextHop":"10.1.0.1"}]}}`: "[]",
+		`{"default":{"role":"primary"},"ns/a":{},"ns/a/1":{}}`:                                               "[ns/a]",
+		`{"ns/b":{}}`: "[ns/b]",
+	} {
+		pod := newPod("a", "n") // which no longer asks for what it has
+		pod.Annotations = map[string]string{contract.PodNetworksKey: given}
+		if keys := podsByNAD()[byNAD](pod); fmt.Sprint(keys) != want {
+			t.Errorf("%s: keys %v, want %s", given, keys, want)
+		}
+	}
 	asked := map[string]string{contract.NetworksKey: repeated("n%d", 1000)}
 	if owners := AttachmentOwners(&corev1.Pod{ObjectMeta: newPod("a", "n").ObjectMeta}); len(owners) > 0 {
 		t.Errorf("a pod without annotations has %v", owners)

@@ -19,7 +19,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/network"
 )
 
-// byNAD is the index of pods by the NetworkAttachmentDefinitions that they ask for.
+// byNAD is the index of pods by the NetworkAttachmentDefinitions that they ask for, or whose networks they have.
 const byNAD = "nad"
 
 // NADs are the NetworkAttachmentDefinitions in the API.
@@ -43,10 +43,14 @@ type networks struct {
 	allServices store[corev1.Service]
 }
 
+// podsByNAD is the index of the pods that ask for a network or have one.
 func podsByNAD() map[string]func(*corev1.Pod) []string {
 	return map[string]func(*corev1.Pod) []string{byNAD: func(pod *corev1.Pod) (keys []string) {
-		seen := map[string]bool{}
-		for _, key := range contract.AttachmentKeys(pod) {
+		all, seen := contract.AttachmentKeys(pod), map[string]bool{contract.DefaultNetwork: true}
+		if !contract.IsAttached(pod) && contract.HasFurther(pod.Annotations[contract.PodNetworksKey]) {
+			all = contract.NetworkKeys(pod.Annotations[contract.PodNetworksKey]) // it has what it no longer asks for
+		}
+		for _, key := range all {
 			if nad := contract.NADOf(key); !seen[nad] {
 				seen[nad], keys = true, append(keys, nad)
 			}
@@ -208,6 +212,9 @@ func (v *networks) NAD(namespace, name string) *unstructured.Unstructured {
 	}
 	return v.nads.Get(namespace + "/" + name)
 }
+
+// PodsOf are the pods that ask for the network of a NetworkAttachmentDefinition or have it, in no order.
+func (v *networks) PodsOf(nad string) []*corev1.Pod { return v.allPods.Find(byNAD, nad) }
 
 // NADOwners are all NetworkAttachmentDefinitions.
 func (v *networks) NADOwners() (owners []contract.Owner) {

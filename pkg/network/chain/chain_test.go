@@ -57,13 +57,18 @@ func networkOf(nad string) *contract.Network {
 	return n
 }
 
+// networks has one NAD for each network.
+func networks() Networks {
+	return Networks{Of: networkOf, NADs: func(network string) []string { return []string{"ns/" + network} }}
+}
+
 func find(t *testing.T, object *unstructured.Unstructured, others ...*unstructured.Unstructured) (*Chain, error) {
 	t.Helper()
 	var chains Chains
 	for _, o := range append(others, object) {
 		chains.Changed(contract.NetworkChainingOwner("ns", o.GetName()), o)
 	}
-	return chains.Find(contract.NetworkChainingOwner("ns", object.GetName()), networkOf)
+	return chains.Find(contract.NetworkChainingOwner("ns", object.GetName()), networks())
 }
 
 func describe(c *Chain) string {
@@ -153,8 +158,74 @@ func TestFind_NetworkIsInOneChain(t *testing.T) {
 		t.Error(c, err)
 	}
 	var none Chains
-	if c, err := none.Find(contract.NetworkChainingOwner("ns", "c"), networkOf); c != nil || err != nil {
+	if c, err := none.Find(contract.NetworkChainingOwner("ns", "c"), networks()); c != nil || err != nil {
 		t.Error(c, err)
+	}
+}
+
+// TestFind_LooksAtChainsOfItsNetworksAlone: with 2,000 other chains it asks for no more networks than without them. Chains on
+// other NADs of its networks count.
+func TestFind_LooksAtChainsOfItsNetworksAlone(t *testing.T) {
+	var chains Chains
+	asked, object := 0, chaining(t, "c", 2, "{networkChain: 'a,app=x,b'}")
+	owner := contract.NetworkChainingOwner("ns", "c")
+	all := Networks{
+		NADs: func(network string) []string { return []string{"far/" + network, "ns/" + network} },
+		Of: func(nad string) *contract.Network {
+			asked++
+			return networkOf("ns/" + nad[strings.Index(nad, "/")+1:])
+		},
+	}
+	chains.Changed(owner, object)
+	if c, err := chains.Find(owner, all); c == nil || err != nil {
+		t.Fatal(c, err)
+	}
+	alone := asked
+	for i := range 2000 {
+		name := fmt.Sprint("other-", i)
+		chains.Changed(contract.NetworkChainingOwner("ns", name), chaining(t, name, 1, fmt.Sprintf("{networkChain: 'c%d,app=x,d%d'}", i, i)))
+	}
+	asked = 0
+	if _, err := chains.Find(owner, all); err != nil || asked > alone {
+		t.Errorf("%d networks are asked for, and %d without other chains; %v", asked, alone, err)
+	}
+	far := chaining(t, "far", 1, "{networkChain: 'e,app=x,b'}")
+	far.SetNamespace("far")
+	chains.Changed(contract.NetworkChainingOwner("far", "far"), far)
+	if _, err := chains.Find(owner, all); err == nil || !strings.Contains(err.Error(), "network far/b is in chain far/far, which is older") {
+		t.Error(err)
+	}
+	chains.Changed(contract.NetworkChainingOwner("far", "far"), nil)
+	if _, err := chains.Find(owner, all); err != nil || len(chains.On("far/b"))+len(chains.In("far")) > 0 {
+		t.Errorf("%v; %v %v", err, chains.On("far/b"), chains.In("far"))
+	}
+}
+
+// TestFind_BeyondALimit: at each limit there is a chain, and beyond it none.
+func TestFind_BeyondALimit(t *testing.T) {
+	var subnets int
+	wide := networks()
+	wide.Of = func(nad string) *contract.Network {
+		n := networkOf(nad)
+		for i := 1; nad == "ns/a" && i < subnets; i++ {
+			prefix := netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", 100+i>>8, i&255))
+			n.Subnets = append(n.Subnets, contract.Subnet{Prefix: prefix, NodeBits: 24})
+		}
+		return n
+	}
+	for subnets = range map[int]bool{maxEndSubnets: true, maxEndSubnets + 1: true} {
+		var chains Chains
+		chains.Changed(contract.NetworkChainingOwner("ns", "c"), chaining(t, "c", 1, "{networkChain: 'a,app=x,b'}"))
+		if _, err := chains.Find(contract.NetworkChainingOwner("ns", "c"), wide); (err == nil) != (subnets == maxEndSubnets) {
+			t.Errorf("%d subnets: %v", subnets, err)
+		}
+	}
+	for n, want := range map[int]bool{maxTerms - 1: true, maxTerms: false} {
+		values := strings.Repeat("v,", n)
+		_, err := find(t, chaining(t, "c", 1, "{networkChain: 'a,app=x', right: [{networkName: b, podSelector: {matchExpressions: [{key: app, operator: In, values: ["+values+"]}]}}]}"))
+		if (err == nil) != want {
+			t.Errorf("%d values: %v", n, err)
+		}
 	}
 }
 

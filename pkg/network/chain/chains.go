@@ -17,6 +17,8 @@ import (
 type Chains struct {
 	mu  sync.RWMutex
 	all map[contract.Owner]parsed
+	// byNAD and byNamespace have those that could be read.
+	byNAD, byNamespace map[string]map[contract.Owner]*Chain
 }
 
 type parsed struct {
@@ -27,18 +29,56 @@ type parsed struct {
 
 // Changed takes in a NetworkChaining, nil when it was deleted.
 func (x *Chains) Changed(owner contract.Owner, object *unstructured.Unstructured) {
+	var p parsed
+	if object != nil {
+		p.created = object.GetCreationTimestamp().Time
+		p.chain, p.err = parse(object)
+	}
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if x.all == nil {
+		x.all, x.byNAD, x.byNamespace = map[contract.Owner]parsed{}, map[string]map[contract.Owner]*Chain{}, map[string]map[contract.Owner]*Chain{}
+	}
+	if old := x.all[owner].chain; old != nil {
+		for _, nad := range old.nads() {
+			drop(x.byNAD, nad, owner)
+		}
+		drop(x.byNamespace, owner.Namespace, owner)
+	}
+	delete(x.all, owner)
 	if object == nil {
-		delete(x.all, owner)
 		return
 	}
-	if x.all == nil {
-		x.all = map[contract.Owner]parsed{}
-	}
-	p := parsed{created: object.GetCreationTimestamp().Time}
-	p.chain, p.err = parse(object)
 	x.all[owner] = p
+	if p.err == nil {
+		for _, nad := range p.chain.nads() {
+			put(x.byNAD, nad, p.chain)
+		}
+		put(x.byNamespace, owner.Namespace, p.chain)
+	}
+}
+
+func put(m map[string]map[contract.Owner]*Chain, key string, c *Chain) {
+	if m[key] == nil {
+		m[key] = map[contract.Owner]*Chain{}
+	}
+	m[key][c.Owner] = c
+}
+
+func drop(m map[string]map[contract.Owner]*Chain, key string, owner contract.Owner) {
+	if delete(m[key], owner); len(m[key]) == 0 {
+		delete(m, key)
+	}
+}
+
+// nads are the keys of the chain's NADs.
+func (c *Chain) nads() (keys []string) {
+	for _, stage := range c.Stages {
+		for _, place := range stage {
+			keys = append(keys, place.NAD)
+		}
+	}
+	return keys
 }
 
 // Owners are all NetworkChainings.
@@ -48,76 +88,79 @@ func (x *Chains) Owners() []contract.Owner {
 	return slices.Collect(maps.Keys(x.all))
 }
 
+// Networks are what chains need to know of networks.
+type Networks struct {
+	// Of is the network of a NAD, nil when there is none that a chain may have.
+	Of func(nad string) *contract.Network
+	// NADs are those of a network.
+	NADs func(network string) []string
+}
+
 // Find is a chain with its networks as they are now; nil when there is none of that name. The error says why there can be no
-// such chain.
-func (x *Chains) Find(owner contract.Owner, network func(nad string) *contract.Network) (*Chain, error) {
+// such chain. Of the chains with one network, the oldest has it.
+func (x *Chains) Find(owner contract.Owner, networks Networks) (*Chain, error) {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
 	p, ok := x.all[owner]
 	if !ok || p.err != nil {
 		return nil, p.err
 	}
-	c, err := p.chain.resolved(network)
+	c, err := p.chain.resolved(networks.Of)
 	if err != nil {
 		return nil, err
 	}
-	older := func(a, b contract.Owner) int {
-		return cmp.Or(x.all[a].created.Compare(x.all[b].created), cmp.Compare(a.String(), b.String()))
-	}
-	for _, other := range slices.SortedFunc(maps.Keys(x.all), older) {
-		q := x.all[other]
-		if other == owner {
-			break
-		}
-		if q.err != nil {
-			continue
-		}
-		for _, place := range slices.Concat(q.chain.Stages...) {
-			if n := network(place.NAD); n != nil && c.has(n.Name) {
-				return nil, fmt.Errorf("network %s is in chain %s/%s, which is older", place.NAD, other.Namespace, other.Name)
+	var oldest *contract.Owner
+	var shared string
+	for _, place := range slices.Concat(c.Stages...) {
+		for _, nad := range networks.NADs(place.Network.Name) {
+			if len(x.byNAD[nad]) == 0 || networks.Of(nad) == nil {
+				continue
+			}
+			for other := range x.byNAD[nad] {
+				if other != owner && x.older(other, owner) && (oldest == nil || x.older(other, *oldest)) {
+					oldest, shared = &other, nad
+				}
 			}
 		}
+	}
+	if oldest != nil {
+		return nil, fmt.Errorf("network %s is in chain %s/%s, which is older", shared, oldest.Namespace, oldest.Name)
 	}
 	return c, nil
 }
 
-func (c *Chain) has(network string) bool {
-	return slices.ContainsFunc(slices.Concat(c.Stages...), func(p Place) bool { return p.Network.Name == network })
+// older says that a chain is older than another one.
+func (x *Chains) older(a, b contract.Owner) bool {
+	return cmp.Or(x.all[a].created.Compare(x.all[b].created), cmp.Compare(a.String(), b.String())) < 0
 }
 
 // In are the chains of a namespace as they were written: without their networks.
 func (x *Chains) In(namespace string) []*Chain {
-	return x.which(func(c *Chain) bool { return c.Owner.Namespace == namespace })
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return slices.Collect(maps.Values(x.byNamespace[namespace]))
 }
 
-// NADs are those of the networks of all chains.
-func (x *Chains) NADs() (nads []string) {
-	for _, c := range x.which(func(*Chain) bool { return true }) {
-		for _, place := range slices.Concat(c.Stages...) {
-			nads = append(nads, place.NAD)
-		}
+// NADs are those of the networks of all chains, each once.
+func (x *Chains) NADs() []string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return slices.Collect(maps.Keys(x.byNAD))
+}
+
+// NADsOf are those of the networks of a chain.
+func (x *Chains) NADsOf(owner contract.Owner) []string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	if c := x.all[owner].chain; c != nil {
+		return c.nads()
 	}
-	return nads
+	return nil
 }
 
 // On are the chains with the network of a NAD.
-func (x *Chains) On(nad string) (owners []contract.Owner) {
-	onNAD := func(c *Chain) bool {
-		return slices.ContainsFunc(slices.Concat(c.Stages...), func(p Place) bool { return p.NAD == nad })
-	}
-	for _, c := range x.which(onNAD) {
-		owners = append(owners, c.Owner)
-	}
-	return owners
-}
-
-func (x *Chains) which(is func(*Chain) bool) (chains []*Chain) {
+func (x *Chains) On(nad string) []contract.Owner {
 	x.mu.RLock()
 	defer x.mu.RUnlock()
-	for _, p := range x.all {
-		if p.err == nil && is(p.chain) {
-			chains = append(chains, p.chain)
-		}
-	}
-	return chains
+	return slices.Collect(maps.Keys(x.byNAD[nad]))
 }

@@ -20,7 +20,18 @@ const (
 	maxFunctions = 16
 	// maxEndSubnets bounds the subnets of one address family at each end: pods at the other end have as many routes.
 	maxEndSubnets = 400
+	// maxTerms bounds the labels and values of a selector: each pod on the network is compared with it.
+	maxTerms = 1000
 )
+
+// terms counts the labels and values of a selector.
+func terms(s *metav1.LabelSelector) int {
+	n := len(s.MatchLabels) + len(s.MatchExpressions)
+	for _, expression := range s.MatchExpressions {
+		n += len(expression.Values)
+	}
+	return n
+}
 
 // parse reads a NetworkChaining.
 func parse(object *unstructured.Unstructured) (*Chain, error) {
@@ -121,6 +132,9 @@ func (c *Chain) place(end opnfv.ChainEnd) (place Place, err error) {
 		to   *labels.Selector
 	}{{end.PodSelector, &place.pods}, {end.NamespaceSelector, &place.namespaces}} {
 		if *s.to = labels.Everything(); s.from != nil {
+			if n := terms(s.from); n > maxTerms {
+				return place, fmt.Errorf("a selector has %d values, and may have %d", n, maxTerms)
+			}
 			if *s.to, err = metav1.LabelSelectorAsSelector(s.from); err != nil {
 				return place, fmt.Errorf("selector: %w", err)
 			}

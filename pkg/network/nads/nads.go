@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -54,6 +56,8 @@ type NADs struct {
 	waiting map[contract.Owner]sets.Set[contract.Owner]
 	// failed are the networks without a part for a node, by node, with the reasons.
 	failed map[string]map[string]error
+	// sources are the objects as they were read, by namespace, "" for those of the cluster.
+	sources map[string]map[contract.Owner]*render.Source
 }
 
 // New makes NADs; nothing is read or written before Run.
@@ -65,6 +69,7 @@ func New(deps Deps) (*NADs, error) {
 	n := &NADs{
 		deps: deps, facts: f, writer: &writer{Deps: deps},
 		waiting: map[contract.Owner]sets.Set[contract.Owner]{}, failed: map[string]map[string]error{},
+		sources: map[string]map[contract.Owner]*render.Source{},
 	}
 	lc := reconcile.Defaults("network-objects")
 	lc.Workers, lc.BatchSize, lc.Logger, lc.Registerer = workers, 1, deps.Logger, deps.Registerer
@@ -72,7 +77,7 @@ func New(deps Deps) (*NADs, error) {
 	n.loop.MarkAllWith(func() []contract.Owner { return append(n.facts.owners(), defaultNAD()) })
 	errs := []error{follow(f.nads, n.nadChanged), follow(f.namespaces, n.namespaceChanged)}
 	for _, informer := range f.sources {
-		errs = append(errs, follow(informer, func(old, now *unstructured.Unstructured) { n.loop.Mark(render.OwnerOf(either(old, now))) }))
+		errs = append(errs, follow(informer, n.sourceChanged))
 	}
 	return n, errors.Join(errs...)
 }
@@ -167,20 +172,48 @@ func (n *NADs) nadChanged(old, now *unstructured.Unstructured) {
 	}
 }
 
+// sourceChanged reads an object, once for all events of Namespaces that follow, and marks it.
+func (n *NADs) sourceChanged(old, now *unstructured.Unstructured) {
+	owner := render.OwnerOf(either(old, now))
+	var source *render.Source
+	if now != nil {
+		source, _ = render.Parse(now) // the only error is a kind that is not followed
+	}
+	n.mu.Lock()
+	if source == nil {
+		if delete(n.sources[owner.Namespace], owner); len(n.sources[owner.Namespace]) == 0 {
+			delete(n.sources, owner.Namespace)
+		}
+	} else {
+		if n.sources[owner.Namespace] == nil {
+			n.sources[owner.Namespace] = map[contract.Owner]*render.Source{}
+		}
+		n.sources[owner.Namespace][owner] = source
+	}
+	n.mu.Unlock()
+	n.loop.Mark(owner)
+}
+
 // namespaceChanged marks the objects whose selector the namespace's labels begin or end to match.
 func (n *NADs) namespaceChanged(old, now *unstructured.Unstructured) {
-	n.markWaiting(contract.Owner{Kind: kindNamespace, Name: either(old, now).GetName()})
-	for _, informer := range n.facts.sources {
-		for _, o := range informer.GetStore().List() {
-			source, err := render.Parse(object(o))
-			if err != nil {
-				continue
-			}
-			if before, after := old != nil && selects(source, old), now != nil && selects(source, now); before != after {
-				n.loop.Mark(source.Owner)
-			}
+	name := either(old, now).GetName()
+	n.markWaiting(contract.Owner{Kind: kindNamespace, Name: name})
+	if old != nil && now != nil && maps.Equal(old.GetLabels(), now.GetLabels()) &&
+		(old.GetDeletionTimestamp() == nil) == (now.GetDeletionTimestamp() == nil) {
+		return
+	}
+	for _, source := range n.selecting(name) {
+		if before, after := old != nil && selects(source, old), now != nil && selects(source, now); before != after {
+			n.loop.Mark(source.Owner)
 		}
 	}
+}
+
+// selecting are the objects that may be for a namespace.
+func (n *NADs) selecting(namespace string) []*render.Source {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.AppendSeq(slices.Collect(maps.Values(n.sources[""])), maps.Values(n.sources[namespace]))
 }
 
 func (n *NADs) markWaiting(by contract.Owner) {

@@ -653,3 +653,46 @@ func TestRun_FollowsEvents(t *testing.T) {
 	await("the pod has left", all, "red/wide")
 	await("the network is gone", func() string { return c.says(netA, conditionCreated) }, "gone")
 }
+
+// TestSources_AreThoseOfANamespaceAndOfTheCluster: an event of a Namespace is compared with no others, and with what the objects
+// say now.
+func TestSources_AreThoseOfANamespaceAndOfTheCluster(t *testing.T) {
+	n, object := newCluster(t).nads, func(text string) *unstructured.Unstructured {
+		t.Helper()
+		u := &unstructured.Unstructured{}
+		if err := sigsyaml.Unmarshal([]byte(text), &u.Object); err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	want := func(namespace, want string) {
+		t.Helper()
+		var got []string
+		for _, source := range n.selecting(namespace) {
+			text := source.Owner.Name
+			if source.Selector != nil {
+				text += "(" + source.Selector.String() + ")"
+			}
+			got = append(got, text)
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != want {
+			t.Errorf("namespace %s is compared with %v, want %s", namespace, got, want)
+		}
+	}
+	first, other := object(cudn("wide", "{matchLabels: {team: x}}", layer2)), object(cudn("wide", "{matchLabels: {team: z}}", layer2))
+	n.sourceChanged(nil, first)
+	n.sourceChanged(nil, object(udn("red", "a", layer2)))
+	n.sourceChanged(nil, object(udn("blue", "b", layer2)))
+	want("red", "a wide(team=x)")
+	want("blue", "b wide(team=x)")
+	n.sourceChanged(first, other)
+	n.sourceChanged(object(udn("red", "a", layer2)), nil)
+	want("red", "wide(team=z)")
+	n.sourceChanged(other, nil)
+	want("red", "")
+	want("blue", "b")
+	if len(n.sources) != 1 {
+		t.Errorf("namespaces without objects are kept: %v", n.sources)
+	}
+}
