@@ -258,6 +258,9 @@ func OnPrimary(pod *corev1.Pod) (a Attachment, err error) {
 	if err == nil && (len(selections) > 1 || len(selections) == 1 && a.NAD != DefaultNetworkNAD) {
 		err = fmt.Errorf("the only element must be %s", DefaultNetworkNAD)
 	}
+	if n := len(a.Addresses); err == nil && n > MaxAskedAddresses {
+		err = fmt.Errorf("%d addresses are more than the %d that a pod may ask for", n, MaxAskedAddresses)
+	}
 	if err != nil {
 		return Attachment{}, fmt.Errorf("annotation %s: %w", DefaultNetworkKey, err)
 	}

@@ -13,9 +13,9 @@ type OpenPort struct {
 	Port     int    `json:"port"`
 }
 
-// maxOpenPorts is the number of different elements that OpenPortsKey may have, and maxOpenPortsSize the number of bytes.
+// MaxOpenPorts is the number of different elements that OpenPortsKey may have, and maxOpenPortsSize the number of bytes.
 const (
-	maxOpenPorts     = 100
+	MaxOpenPorts     = 100
 	maxOpenPortsSize = 16 << 10
 )
 
@@ -40,8 +40,8 @@ func ParseOpenPorts(value string) ([]OpenPort, error) {
 		if !slices.Contains(out, p) {
 			out = append(out, p)
 		}
-		if len(out) > maxOpenPorts {
-			return nil, fmt.Errorf("annotation %s: it has more than %d ports", OpenPortsKey, maxOpenPorts)
+		if len(out) > MaxOpenPorts {
+			return nil, fmt.Errorf("annotation %s: it has more than %d ports", OpenPortsKey, MaxOpenPorts)
 		}
 	}
 	return out, nil

@@ -201,10 +201,13 @@ func parseClaim(object *unstructured.Unstructured) (ipam.Claim, error) {
 	}
 	claim.Network, _, _ = unstructured.NestedString(object.Object, "spec", "network")
 	ips, _, _ := unstructured.NestedStringSlice(object.Object, "status", "ips")
+	if n := len(ips); n > contract.MaxAskedAddresses {
+		return claim, fmt.Errorf("IPAMClaim %s: status.ips has %d addresses, and may have %d", keyOf(object), n, contract.MaxAskedAddresses)
+	}
 	for _, text := range ips {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {
-			return claim, fmt.Errorf("IPAMClaim %s: status.ips: %q is not an address with a length", keyOf(object), text)
+			return claim, fmt.Errorf("IPAMClaim %s: status.ips: %.100q is not an address with a length", keyOf(object), text)
 		}
 		claim.Addresses = append(claim.Addresses, prefix.Addr())
 	}

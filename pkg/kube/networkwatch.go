@@ -213,9 +213,6 @@ func (v *networks) NAD(namespace, name string) *unstructured.Unstructured {
 	return v.nads.Get(namespace + "/" + name)
 }
 
-// PodsOf are the pods that ask for the network of a NetworkAttachmentDefinition or have it, in no order.
-func (v *networks) PodsOf(nad string) []*corev1.Pod { return v.allPods.Find(byNAD, nad) }
-
 // NADOwners are all NetworkAttachmentDefinitions.
 func (v *networks) NADOwners() (owners []contract.Owner) {
 	if v.nads.SharedIndexInformer == nil {

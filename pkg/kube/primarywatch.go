@@ -119,6 +119,9 @@ func (v *primaries) PodsIn(namespace string) []*corev1.Pod {
 	return v.allPods.Find(cache.NamespaceIndex, namespace)
 }
 
+// PodsOf are the pods that ask for the network of a NetworkAttachmentDefinition or have it, in no order.
+func (v *primaries) PodsOf(nad string) []*corev1.Pod { return v.allPods.Find(byNAD, nad) }
+
 // sameMachine are the attachments of all pods of a virtual machine, when it may run in another one than before.
 func (v *primaries) sameMachine(old, new *corev1.Pod) (owners []contract.Owner) {
 	pod := either(old, new)

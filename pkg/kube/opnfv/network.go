@@ -76,15 +76,21 @@ type Subnet struct {
 // DNS has settings of a resolver.
 type DNS struct {
 	// nameservers are addresses.
+	//
+	// +kubebuilder:validation:MaxItems=32
 	Nameservers []string `json:"nameservers,omitempty"`
 
 	// domain is the local domain.
 	Domain string `json:"domain,omitempty"`
 
 	// search are domains that are searched.
+	//
+	// +kubebuilder:validation:MaxItems=32
 	Search []string `json:"search,omitempty"`
 
 	// options are options of the resolver.
+	//
+	// +kubebuilder:validation:MaxItems=32
 	Options []string `json:"options,omitempty"`
 }
 

@@ -133,8 +133,8 @@ func (c *Chain) checkEnds() error {
 	}
 	for _, family := range c.Families() {
 		lefts, rights := c.Ends(false, family), c.Ends(true, family)
-		if n := max(len(lefts), len(rights)); n > maxEndSubnets {
-			return fmt.Errorf("an end has %d subnets, at most %d: give subnet for its networks", n, maxEndSubnets)
+		if n := max(len(lefts), len(rights)); n > MaxEndSubnets {
+			return fmt.Errorf("an end has %d subnets, at most %d: give subnet for its networks", n, MaxEndSubnets)
 		}
 		for _, left := range lefts {
 			for _, right := range rights {

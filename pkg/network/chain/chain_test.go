@@ -213,14 +213,14 @@ func TestFind_BeyondALimit(t *testing.T) {
 		}
 		return n
 	}
-	for subnets = range map[int]bool{maxEndSubnets: true, maxEndSubnets + 1: true} {
+	for subnets = range map[int]bool{MaxEndSubnets: true, MaxEndSubnets + 1: true} {
 		var chains Chains
 		chains.Changed(contract.NetworkChainingOwner("ns", "c"), chaining(t, "c", 1, "{networkChain: 'a,app=x,b'}"))
-		if _, err := chains.Find(contract.NetworkChainingOwner("ns", "c"), wide); (err == nil) != (subnets == maxEndSubnets) {
+		if _, err := chains.Find(contract.NetworkChainingOwner("ns", "c"), wide); (err == nil) != (subnets == MaxEndSubnets) {
 			t.Errorf("%d subnets: %v", subnets, err)
 		}
 	}
-	for n, want := range map[int]bool{maxTerms - 1: true, maxTerms: false} {
+	for n, want := range map[int]bool{MaxTerms - 1: true, MaxTerms: false} {
 		values := strings.Repeat("v,", n)
 		_, err := find(t, chaining(t, "c", 1, "{networkChain: 'a,app=x', right: [{networkName: b, podSelector: {matchExpressions: [{key: app, operator: In, values: ["+values+"]}]}}]}"))
 		if (err == nil) != want {

@@ -18,10 +18,10 @@ import (
 const (
 	// maxFunctions bounds the length of a chain.
 	maxFunctions = 16
-	// maxEndSubnets bounds the subnets of one address family at each end: pods at the other end have as many routes.
-	maxEndSubnets = 400
-	// maxTerms bounds the labels and values of a selector: each pod on the network is compared with it.
-	maxTerms = 1000
+	// MaxEndSubnets bounds the subnets of one address family at each end: pods at the other end have as many routes.
+	MaxEndSubnets = 400
+	// MaxTerms bounds the labels and values of a selector: each pod on the network is compared with it.
+	MaxTerms = 1000
 )
 
 // terms counts the labels and values of a selector.
@@ -132,8 +132,8 @@ func (c *Chain) place(end opnfv.ChainEnd) (place Place, err error) {
 		to   *labels.Selector
 	}{{end.PodSelector, &place.pods}, {end.NamespaceSelector, &place.namespaces}} {
 		if *s.to = labels.Everything(); s.from != nil {
-			if n := terms(s.from); n > maxTerms {
-				return place, fmt.Errorf("a selector has %d values, and may have %d", n, maxTerms)
+			if n := terms(s.from); n > MaxTerms {
+				return place, fmt.Errorf("a selector has %d values, and may have %d", n, MaxTerms)
 			}
 			if *s.to, err = metav1.LabelSelectorAsSelector(s.from); err != nil {
 				return place, fmt.Errorf("selector: %w", err)
