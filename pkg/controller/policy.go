@@ -37,13 +37,17 @@ func (c *Zone) warnAuthor(owner contract.Owner) {
 
 // warning is about a namespace selector that selects no namespace now and so allows no peer, which is seldom intended.
 // For a MultiNetworkPolicy it is about networks that do not exist. For a service it is about external IPs that the service
-// must not have. The text is empty without a warning.
+// must not have, ports that are too much, and endpoints of others. The text is empty without a warning.
 func (c *Zone) warning(owner contract.Owner) (reason, text string) {
 	if owner.Kind == contract.KindService {
 		name := types.NamespacedName{Namespace: owner.Namespace, Name: owner.Name}
 		if refused := lb.RefusedExternalIPs(facts{c.view, c}, c.network, name); refused != "" {
 			return "ExternalIPRefused", fmt.Sprintf("the service does not answer at %s of its externalIPs: "+
 				"they belong to nodes or to the networks of pods, services or routers", refused)
+		}
+		if refused := lb.RefusedPorts(facts{c.view, c}, c.network, name); refused != "" {
+			return "PartRefused", fmt.Sprintf("over the limit: ports, endpoints and external addresses of the service make more than %d backends. "+
+				"These ports are not served: %s", lb.MaxBackends, refused)
 		}
 		if refused := lb.RefusedEndpoints(facts{c.view, c}, c.network, name); refused != "" {
 			return "EndpointRefused", fmt.Sprintf("node ports and external addresses of the service do not lead to its endpoints %s: "+

@@ -25,13 +25,9 @@ type endpoint struct {
 
 // endpointsOf reads the endpoints of a service's port in one family. A slice
 // gives the number of its port itself: a named target port may have several.
-func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, family contract.Family) ([]endpoint, error) {
+func endpointsOf(some []numbered, family contract.Family) ([]endpoint, error) {
 	var found []endpoint
 	for _, slice := range some {
-		number := portIn(slice, port, family)
-		if number == 0 {
-			continue
-		}
 		for _, e := range slice.Endpoints {
 			if len(e.Addresses) == 0 {
 				continue
@@ -40,7 +36,7 @@ func endpointsOf(some []*discoveryv1.EndpointSlice, port corev1.ServicePort, fam
 			if err != nil || !family.Has(address) || address.Zone() != "" {
 				return nil, fmt.Errorf("endpoint slice %s: %q is no %s address", slice.Name, e.Addresses[0], family)
 			}
-			found = append(found, readEndpoint(e, netip.AddrPortFrom(address, number)))
+			found = append(found, readEndpoint(e, netip.AddrPortFrom(address, slice.number)))
 		}
 	}
 	slices.SortStableFunc(found, func(a, b endpoint) int {
@@ -68,26 +64,6 @@ func readEndpoint(e discoveryv1.Endpoint, address netip.AddrPort) endpoint {
 		out.node = *e.NodeName
 	}
 	return out
-}
-
-// portIn is the number that a slice has for a service's port in a family, 0 if none.
-func portIn(slice *discoveryv1.EndpointSlice, port corev1.ServicePort, family contract.Family) uint16 {
-	if slice.AddressType != addressType(family) {
-		return 0
-	}
-	for _, p := range slice.Ports {
-		protocol, name := corev1.ProtocolTCP, ""
-		if p.Protocol != nil {
-			protocol = *p.Protocol
-		}
-		if p.Name != nil {
-			name = *p.Name
-		}
-		if name == port.Name && protocol == protocolOf(port.Protocol) && p.Port != nil {
-			return uint16(*p.Port)
-		}
-	}
-	return 0
 }
 
 func protocolOf(protocol corev1.Protocol) corev1.Protocol {

@@ -26,9 +26,13 @@ func externalAddresses(view Gateways, net scope, object *corev1.Service) (extern
 	if external, err = parseAddresses(given); err != nil {
 		return nil, nil, err
 	}
+	its := map[netip.Addr]bool{}
+	for _, addr := range external {
+		its[addr] = true
+	}
 	chosen, err := parseAddresses(object.Spec.ExternalIPs)
 	for _, addr := range chosen {
-		if slices.Contains(external, addr) || !taken(view, net, addr) {
+		if its[addr] || !taken(view, net, addr) {
 			external = append(external, addr)
 		} else {
 			refused = append(refused, addr)
@@ -49,7 +53,7 @@ func taken(view Gateways, net scope, addr netip.Addr) bool {
 }
 
 // RefusedExternalIPs tells which addresses that a service's author has chosen it does
-// not answer at, "" for none.
+// not answer at, "" for none. It names at most 20.
 func RefusedExternalIPs(view View, network contract.Network, name types.NamespacedName) string {
 	object := view.Service(name.Namespace, name.Name)
 	if !facts.IsServed(object) {
@@ -59,7 +63,7 @@ func RefusedExternalIPs(view View, network contract.Network, name types.Namespac
 	if err != nil || len(refused) == 0 {
 		return ""
 	}
-	return fmt.Sprint(refused)
+	return fmt.Sprint(refused[:min(len(refused), 20)])
 }
 
 // RefusedEndpoints tells which endpoints of a service its node ports and external addresses do not lead to, because they are

@@ -4,6 +4,7 @@
 // Place in the data flow: Services, EndpointSlices -> BuildService, BuildNode (the kind table of pkg/ovn calls them) -> rows.
 //
 //	view.go      the facts that this package reads
+//	limits.go    how many backends a service may have
 //	service.go   a service's load balancers; frontend.go and endpoint.go: of what
 //	primary.go   services of primary networks, and the services of the default network that their pods reach
 //	external.go  the addresses of a service that are not the cluster's
@@ -86,29 +87,47 @@ func parseAddresses(texts []string) ([]netip.Addr, error) {
 	return out, nil
 }
 
-// ports are the service's ports, each in each of its families.
+// ports are the service's ports, each in each of its families, without those beyond the limit.
 func (s *service) ports(view View) ([]servicePort, error) {
 	var out []servicePort
+	numbers, left := numbersOf(s.slices), MaxBackends
 	for _, port := range s.Spec.Ports {
 		for _, address := range s.addresses {
-			endpoints, err := endpointsOf(s.slices, port, contract.FamilyOf(address))
+			some := s.having(numbers, port, contract.FamilyOf(address))
+			cost := s.cost(some)
+			if cost > left {
+				continue
+			}
+			left -= cost
+			p, err := s.port(view, port, address, some)
 			if err != nil {
 				return nil, err
-			}
-			p := servicePort{ServicePort: port, service: s, address: address, endpoints: endpoints, reached: endpoints}
-			if foreign := s.foreign(view, endpoints); len(foreign) > 0 {
-				p.guarded, p.reached = true, filter(endpoints, func(e endpoint) bool { return !slices.Contains(foreign, e.address.Addr()) })
-			}
-			for _, slice := range s.slices {
-				if portIn(slice, port, contract.FamilyOf(address)) != 0 {
-					on, many := view.OnNodes(slice)
-					p.onHostNetwork, p.many = p.onHostNetwork || on, p.many || many
-				}
 			}
 			out = append(out, p)
 		}
 	}
 	return out, nil
+}
+
+// port is a port in the family of one of the cluster addresses, with the slices that have it.
+func (s *service) port(view View, port corev1.ServicePort, address netip.Addr, some []numbered) (p servicePort, err error) {
+	endpoints, err := endpointsOf(some, contract.FamilyOf(address))
+	if err != nil {
+		return p, err
+	}
+	p = servicePort{ServicePort: port, service: s, address: address, endpoints: endpoints, reached: endpoints}
+	if foreign := s.foreign(view, endpoints); len(foreign) > 0 {
+		is := map[netip.Addr]bool{}
+		for _, addr := range foreign {
+			is[addr] = true
+		}
+		p.guarded, p.reached = true, filter(endpoints, func(e endpoint) bool { return !is[e.address.Addr()] })
+	}
+	for _, slice := range some {
+		on, many := view.OnNodes(slice.EndpointSlice)
+		p.onHostNetwork, p.many = p.onHostNetwork || on, p.many || many
+	}
+	return p, nil
 }
 
 // foreign are the addresses of endpoints in the subnets of primary networks that the service is not on. A gateway router must

@@ -1,14 +1,17 @@
 package lb
 
 import (
+	"fmt"
 	"maps"
 	"net/netip"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/nb"
@@ -215,3 +218,91 @@ func TestService_ManyNodeEndpointsAreNotListed(t *testing.T) {
 		t.Errorf("a node with one of few sees %s", backends(got))
 	}
 }
+
+// large is a service with ports, external addresses and endpoints.
+func large(ports, external, endpoints int) *oneService {
+	service := &corev1.Service{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "d", Name: "web"},
+		Spec:       corev1.ServiceSpec{Type: corev1.ServiceTypeNodePort, ClusterIP: "10.96.0.10", ClusterIPs: []string{"10.96.0.10"}},
+	}
+	view := &oneService{service: service}
+	for i := range external {
+		service.Spec.ExternalIPs = append(service.Spec.ExternalIPs, netip.AddrFrom4([4]byte{192, 0, byte(i >> 8), byte(i)}).String())
+	}
+	for i := 0; i < endpoints; i += 1000 {
+		slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "d"}, AddressType: discoveryv1.AddressTypeIPv4}
+		for j := i; j < min(i+1000, endpoints); j++ {
+			slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{netip.AddrFrom4([4]byte{10, 8, byte(j >> 8), byte(j)}).String()}})
+		}
+		view.slices = append(view.slices, slice)
+	}
+	for i := range ports {
+		number, name := int32(i+1), fmt.Sprint("p", i)
+		service.Spec.Ports = append(service.Spec.Ports, corev1.ServicePort{Name: name, Port: number})
+		for _, slice := range view.slices {
+			slice.Ports = append(slice.Ports, discoveryv1.EndpointPort{Name: &name, Port: &number})
+		}
+	}
+	return view
+}
+
+// TestService_BeyondTheLimitIsNotServed: the first ports that fit are. Cluster address, nodes and 18 external addresses count
+// 20 times for each of 5,000 endpoints, so ten ports fit. Ports, endpoints or addresses alone do not reach the limit.
+func TestService_BeyondTheLimitIsNotServed(t *testing.T) {
+	for name, tc := range map[string]struct {
+		view    *oneService
+		vips    int
+		refused string
+	}{
+		"at the limit":            {large(10, 18, 5000), 10 * 19, ""},
+		"beyond the limit":        {large(12, 18, 5000), 10 * 19, "11/TCP (IPv4), 12/TCP (IPv4)"},
+		"many ports":              {large(20000, 0, 1), 20000, ""},
+		"many endpoints":          {large(1, 0, 60000), 1, ""},
+		"many addresses":          {large(1, 60000, 1), 60001, ""},
+		"addresses and endpoints": {large(2, 49998, 100), 0, "1/TCP (IPv4), 2/TCP (IPv4)"},
+	} {
+		rows, err := BuildService(tc.view, contract.Network{}, contract.ServiceOwner("d", "web"))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		vips := 0
+		for _, row := range rows {
+			vips += len(row.Model.(*nb.LoadBalancer).Vips)
+		}
+		refused := RefusedPorts(tc.view, contract.Network{}, types.NamespacedName{Namespace: "d", Name: "web"})
+		if vips != tc.vips || refused != tc.refused {
+			t.Errorf("%s: %d frontends, want %d; not served %q, want %q", name, vips, tc.vips, refused, tc.refused)
+		}
+	}
+}
+
+// TestService_TimeGrowsWithItsLists: four times the external addresses, or the endpoints that are others', may take four times
+// the time, and not sixteen times.
+func TestService_TimeGrowsWithItsLists(t *testing.T) {
+	took := func(view View) (best time.Duration) {
+		for range 3 {
+			began := time.Now()
+			if _, err := BuildService(view, contract.Network{}, contract.ServiceOwner("d", "web")); err != nil {
+				t.Fatal(err)
+			}
+			if d := time.Since(began); best == 0 || d < best {
+				best = d
+			}
+		}
+		return best
+	}
+	for name, of := range map[string]func(n int) View{
+		"external addresses": func(n int) View { return large(1, n, 1) },
+		"foreign endpoints":  func(n int) View { return &foreignOnly{large(1, 0, n)} },
+		"ports":              func(n int) View { return large(n/4, 0, 1) },
+	} {
+		if some, many := took(of(15000)), took(of(60000)); many > 10*some {
+			t.Errorf("%s: 15,000 take %s, 60,000 take %s", name, some, many)
+		}
+	}
+}
+
+// foreignOnly has endpoints in the subnets of networks of others.
+type foreignOnly struct{ *oneService }
+
+func (v *foreignOnly) IsForeign(string, netip.Addr) bool { return true }

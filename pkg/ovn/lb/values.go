@@ -231,6 +231,7 @@ func variablesOf(view View, net scope, name types.NamespacedName) []variable {
 		return nil
 	}
 	var out []variable
+	seen := map[string]bool{}
 	for _, port := range ports {
 		for _, t := range slices.Concat(port.internal(), port.external()) {
 			if !t.variable {
@@ -238,7 +239,8 @@ func variablesOf(view View, net scope, name types.NamespacedName) []variable {
 			}
 			router := t.differsOnRouters() && t.scope == onRouters
 			named := t.variableOf(t.selection, router)
-			if !slices.ContainsFunc(out, func(v variable) bool { return v.name == named }) {
+			if !seen[named] {
+				seen[named] = true
 				out = append(out, t.read(named, router))
 			}
 		}
