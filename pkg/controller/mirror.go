@@ -24,6 +24,9 @@ func newMirrors(c *Controller, client *api.Client) (*mirror.Mirrors, error) {
 			nad, _ := c.view.Primary(namespace)
 			return lb.OnNetwork(podsOfZones{c}, namespace, nad, some)
 		},
+		Sources: func(service contract.Owner) []*discoveryv1.EndpointSlice {
+			return c.view.EndpointSlices(service.Namespace, service.Name)
+		},
 		Services: func() (services []contract.Owner) {
 			for _, service := range c.view.Services() {
 				if _, network := c.view.Primary(service.Namespace); network != nil {

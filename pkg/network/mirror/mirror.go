@@ -5,6 +5,7 @@
 //
 //	mirror.go the loop of services
 //	slice.go  the copy of an EndpointSlice
+//	seen.go   when the API need not be asked
 package mirror
 
 import (
@@ -40,6 +41,8 @@ type Deps struct {
 	Network func(namespace string) string
 	// OnNetwork gives EndpointSlices the addresses of their pods on the primary network.
 	OnNetwork func(namespace string, some []*discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice
+	// Sources are the EndpointSlices of a service as an informer has them, with their versions, but for those of headless services.
+	Sources func(service contract.Owner) []*discoveryv1.EndpointSlice
 	// Services are those of all namespaces with a primary network.
 	Services   func() []contract.Owner
 	Logger     *slog.Logger
@@ -52,6 +55,8 @@ type Mirrors struct {
 	// copies and headless have EndpointSlices that the view of the controller does not have, without their content.
 	copies, headless cache.SharedIndexInformer
 	loop             *reconcile.Loop[contract.Owner]
+	// seen has the state of each service whose copies were right when the API was asked last.
+	seen sync.Map
 }
 
 // New makes Mirrors; nothing is read or written before Run.
@@ -144,8 +149,8 @@ func (m *Mirrors) Run(ctx context.Context) error {
 	return err
 }
 
-// reconcile reads a service's EndpointSlices and its copies from the API: what the informers have may be late, and the
-// names of copies are made by the API server.
+// reconcile reads a service's EndpointSlices and its copies from the API if they may be wrong: what the informers have may be
+// late, and the names of copies are made by the API server.
 func (m *Mirrors) reconcile(ctx context.Context, owners []contract.Owner) (map[contract.Owner]error, error) {
 	failed := map[contract.Owner]error{}
 	for _, owner := range owners {
@@ -155,6 +160,9 @@ func (m *Mirrors) reconcile(ctx context.Context, owners []contract.Owner) (map[c
 }
 
 func (m *Mirrors) one(ctx context.Context, service contract.Owner) error {
+	if m.isSeen(service) {
+		return nil
+	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	slices := m.deps.Slices(service.Namespace)
@@ -163,32 +171,43 @@ func (m *Mirrors) one(ctx context.Context, service contract.Owner) error {
 		return fmt.Errorf("listing the copies of EndpointSlices: %w", err)
 	}
 	var wanted []*discoveryv1.EndpointSlice
-	if network := m.deps.Network(service.Namespace); network != "" {
+	network, found := m.deps.Network(service.Namespace), pointers(present.Items)
+	if network != "" {
 		sources, err := slices.List(ctx, metav1.ListOptions{LabelSelector: discoveryv1.LabelServiceName + "=" + service.Name})
 		if err != nil {
 			return fmt.Errorf("listing EndpointSlices: %w", err)
 		}
-		for _, source := range m.deps.OnNetwork(service.Namespace, mirrored(sources.Items)) {
+		for _, source := range m.deps.OnNetwork(service.Namespace, mirrored(pointers(sources.Items))) {
 			wanted = append(wanted, copyOf(source, network))
 		}
 	}
+	state, right := stateOf(network, wanted, found), true
 	for _, slice := range wanted {
-		if err := write(ctx, slices, slice, present); err != nil {
+		wrote, err := write(ctx, slices, slice, present)
+		if err != nil {
 			return err
 		}
+		right = right && !wrote
 	}
 	for i := range present.Items { // what is left has no source
 		if name := present.Items[i].Name; name != "" {
+			right = false
 			if err := slices.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
 				return fmt.Errorf("deleting EndpointSlice %s: %w", name, err)
 			}
 		}
 	}
+	if m.seen.Delete(service); right && len(wanted) > 0 {
+		m.seen.Store(service, state)
+	}
 	return nil
 }
 
-// write makes a copy, or changes the present one if it differs, and takes the latter out of present.
-func write(ctx context.Context, slices api.Written[discoveryv1.EndpointSlice], wanted *discoveryv1.EndpointSlice, present *discoveryv1.EndpointSliceList) error {
+// write makes a copy, or changes the present one if it differs, and takes the latter out of present. It says whether it has
+// written.
+func write(
+	ctx context.Context, slices api.Written[discoveryv1.EndpointSlice], wanted *discoveryv1.EndpointSlice, present *discoveryv1.EndpointSliceList,
+) (bool, error) {
 	for i := range present.Items {
 		old := present.Items[i]
 		if old.Name == "" || old.AddressType != wanted.AddressType || old.Annotations[sourceKey] != wanted.Annotations[sourceKey] {
@@ -197,15 +216,15 @@ func write(ctx context.Context, slices api.Written[discoveryv1.EndpointSlice], w
 		present.Items[i].Name = ""
 		changed, differs := update(old, wanted)
 		if !differs {
-			return nil
+			return false, nil
 		}
 		if _, err := slices.Update(ctx, changed, metav1.UpdateOptions{}); err != nil {
-			return fmt.Errorf("changing EndpointSlice %s: %w", old.Name, err)
+			return true, fmt.Errorf("changing EndpointSlice %s: %w", old.Name, err)
 		}
-		return nil
+		return true, nil
 	}
 	if _, err := slices.Create(ctx, wanted, metav1.CreateOptions{}); err != nil {
-		return fmt.Errorf("making a copy of EndpointSlice %s: %w", wanted.Annotations[sourceKey], err)
+		return true, fmt.Errorf("making a copy of EndpointSlice %s: %w", wanted.Annotations[sourceKey], err)
 	}
-	return nil
+	return true, nil
 }

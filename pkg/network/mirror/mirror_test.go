@@ -148,6 +148,63 @@ func TestMirrors_FollowTheirSources(t *testing.T) {
 	w.want("red", map[string][]string{})
 }
 
+// TestMirrors_AskTheAPIAfterChangesAlone: when the informers have what the API had, nothing is asked. Another address of a pod,
+// another version of a copy, and a slice that only the informer of headless services has, are changes.
+func TestMirrors_AskTheAPIAfterChangesAlone(t *testing.T) {
+	w := newWorld(t)
+	kind := discoveryv1.SchemeGroupVersion.WithKind("EndpointSlice")
+	all := func() []*discoveryv1.EndpointSlice {
+		list, err := w.client.Tracker().List(discoveryv1.SchemeGroupVersion.WithResource("endpointslices"), kind, "red")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return pointers(list.(*discoveryv1.EndpointSliceList).Items)
+	}
+	w.mirrors.deps.Sources = func(contract.Owner) []*discoveryv1.EndpointSlice { return mirrored(all()) }
+	informed := func(version string) {
+		for _, slice := range all() {
+			if meta, _ := onlyMeta(slice); slice.Labels[serviceLabel] != "" {
+				meta.(*discoveryv1.EndpointSlice).ResourceVersion = version
+				if err := w.mirrors.copies.GetStore().Add(meta); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	asks := func(when string, want bool) {
+		t.Helper()
+		before := len(w.client.Actions())
+		if err := w.mirrors.one(t.Context(), contract.ServiceOwner("red", "web")); err != nil {
+			t.Fatal(err)
+		}
+		if got := len(w.client.Actions()) > before; got != want {
+			t.Errorf("%s: the API is asked: %v, want %v", when, got, want)
+		}
+	}
+	w.put("red", "web-1", nil, "10.244.0.5")
+	asks("a new source", true)
+	informed("")
+	asks("after what was written", true)
+	asks("nothing has changed", false)
+	w.put("red", "web-1", nil, "10.244.0.9")
+	asks("another address", true)
+	asks("after what was written", true)
+	asks("nothing has changed again", false)
+	informed("2")
+	asks("another version of the copy", true)
+	informed("")
+	asks("the version of before", false)
+	w.network = "red_other"
+	asks("another network", true)
+	asks("after what was written", true)
+	asks("nothing has changed on the other network", false)
+	if err := w.mirrors.headless.GetStore().Add(all()[0]); err != nil {
+		t.Fatal(err)
+	}
+	asks("a headless service", true)
+	w.want("red", map[string][]string{"web-1": {"10.80.0.9"}})
+}
+
 // TestMirrors_RepairWhatUsersChange: a copy that was deleted or changed is as before soon.
 func TestMirrors_RepairWhatUsersChange(t *testing.T) {
 	w := newWorld(t)

@@ -34,12 +34,20 @@ func serviceOf(slice *discoveryv1.EndpointSlice) contract.Owner {
 }
 
 // mirrored are the slices of which there are copies.
-func mirrored(some []discoveryv1.EndpointSlice) (out []*discoveryv1.EndpointSlice) {
-	for i := range some {
-		isIP := some[i].AddressType == discoveryv1.AddressTypeIPv4 || some[i].AddressType == discoveryv1.AddressTypeIPv6
-		if some[i].Labels[discoveryv1.LabelManagedBy] == sourceController && isIP {
-			out = append(out, &some[i])
+func mirrored(some []*discoveryv1.EndpointSlice) (out []*discoveryv1.EndpointSlice) {
+	for _, slice := range some {
+		isIP := slice.AddressType == discoveryv1.AddressTypeIPv4 || slice.AddressType == discoveryv1.AddressTypeIPv6
+		if slice.Labels[discoveryv1.LabelManagedBy] == sourceController && isIP {
+			out = append(out, slice)
 		}
+	}
+	return out
+}
+
+func pointers(items []discoveryv1.EndpointSlice) []*discoveryv1.EndpointSlice {
+	out := make([]*discoveryv1.EndpointSlice, len(items))
+	for i := range items {
+		out[i] = &items[i]
 	}
 	return out
 }
