@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
@@ -68,6 +69,20 @@ func TestPodsByNAD_NamesEachOnce(t *testing.T) {
 	pod.Annotations = asked
 	if owners := AttachmentOwners(pod); len(owners) > 0 {
 		t.Errorf("a pod that asks for 1,000 networks marks %d owners", len(owners))
+	}
+}
+
+// TestParseClaim_ListIsLimited: what a status has beyond the addresses of an interface is not read.
+func TestParseClaim_ListIsLimited(t *testing.T) {
+	for n, want := range map[int]bool{contract.MaxAskedAddresses: true, contract.MaxAskedAddresses + 1: false} {
+		var ips []any
+		for i := range n {
+			ips = append(ips, fmt.Sprintf("10.1.0.%d/24", i+1))
+		}
+		claim, err := parseClaim(&unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"ips": ips}}})
+		if read := err == nil && len(claim.Addresses) == n; read != want || !want && len(claim.Addresses) > 0 {
+			t.Errorf("%d addresses: %d are read, %v", n, len(claim.Addresses), err)
+		}
 	}
 }
 
