@@ -61,6 +61,13 @@ const (
 // MaxPolicyNADs is on how many NetworkAttachmentDefinitions a MultiNetworkPolicy may have rules.
 const MaxPolicyNADs = 64
 
+// LimitError says that a list of a user has too many elements.
+type LimitError string
+
+func (e LimitError) Error() string { return string(e) }
+
+func beyond(format string, args ...any) error { return LimitError(fmt.Sprintf(format, args...)) }
+
 // PluginType is the CNI type of our NetworkAttachmentDefinitions.
 const PluginType = "ovn-k8s-cni-overlay"
 
@@ -202,7 +209,7 @@ func Attachments(pod *corev1.Pod) ([]Attachment, error) {
 		}
 		a, err := s.attachment(pod.Namespace, position)
 		if n := len(a.Addresses); err == nil && n > MaxAskedAddresses && !runs(pod) {
-			err = fmt.Errorf("%d addresses are more than the %d that a pod may ask for", n, MaxAskedAddresses)
+			err = beyond("%d addresses are more than the %d that a pod may ask for", n, MaxAskedAddresses)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("annotation %s: network %d: %w", annotation, position, err)
@@ -240,7 +247,7 @@ func limit(pod *corev1.Pod, all []selection) ([]selection, error) {
 		return all, nil
 	}
 	if !runs(pod) {
-		return nil, fmt.Errorf("the pod asks for %d networks, and at most %d are possible", len(all), MaxAttachments)
+		return nil, beyond("the pod asks for %d networks, and at most %d are possible", len(all), MaxAttachments)
 	}
 	return all[:min(len(all), max(MaxAttachments, len(NetworkKeys(pod.Annotations[PodNetworksKey]))))], nil
 }
@@ -258,7 +265,7 @@ func OnPrimary(pod *corev1.Pod) (a Attachment, err error) {
 		err = fmt.Errorf("the only element must be %s", DefaultNetworkNAD)
 	}
 	if n := len(a.Addresses); err == nil && n > MaxAskedAddresses {
-		err = fmt.Errorf("%d addresses are more than the %d that a pod may ask for", n, MaxAskedAddresses)
+		err = beyond("%d addresses are more than the %d that a pod may ask for", n, MaxAskedAddresses)
 	}
 	if err != nil {
 		return Attachment{}, fmt.Errorf("annotation %s: %w", DefaultNetworkKey, err)

@@ -183,7 +183,7 @@ func addRoutes(pod *corev1.Pod, attachments []Attachment) error {
 	list, err := nodusRoutes(pod)
 	if len(list) > MaxAskedRoutes {
 		if !runs(pod) {
-			return fmt.Errorf("%d routes are more than the %d that a pod may ask for", len(list), MaxAskedRoutes)
+			return beyond("%d routes are more than the %d that a pod may ask for", len(list), MaxAskedRoutes)
 		}
 		list = list[:MaxAskedRoutes]
 	}

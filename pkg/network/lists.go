@@ -50,12 +50,12 @@ func checkLengths(c netconf, annotations map[string]string) error {
 			most = max(most, MaxFormer)
 		}
 		if n := elements(l.text); n > most {
-			return fmt.Errorf("%s has %d elements, and may have %d", l.key, n, most)
+			return contract.LimitError(fmt.Sprintf("%s has %d elements, and may have %d", l.key, n, most))
 		}
 	}
 	for key, list := range map[string][]string{"nameservers": c.DNS.Nameservers, "search": c.DNS.Search, "options": c.DNS.Options} {
 		if n := len(list); n > MaxDNS {
-			return fmt.Errorf("dns.%s has %d elements, and may have %d", key, n, MaxDNS)
+			return contract.LimitError(fmt.Sprintf("dns.%s has %d elements, and may have %d", key, n, MaxDNS))
 		}
 		if slices.ContainsFunc(append(list, c.DNS.Domain), func(text string) bool { return len(text) > maxDNSText }) {
 			return fmt.Errorf("dns: a text of %s, or domain, has more than %d bytes", key, maxDNSText)

@@ -20,7 +20,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/network/render"
 )
 
-// Refused is an object that would not have its network: the network is another owner's.
+// Refused is an object that would not have its network: the network is another owner's, or the object is beyond a limit.
 type Refused struct {
 	// Object is kind/namespace/name.
 	Object  string `json:"object"`
@@ -31,7 +31,7 @@ type Refused struct {
 const page = 500
 
 // Networks are the NetworkAttachmentDefinitions, pods and Services that the controller of this version would refuse, because
-// their network is another owner's. Pods that run keep their network; such a pod is among them all the same.
+// their network is another owner's, or because a list is beyond its limit. Pods that run keep their network; such a pod is among them all the same.
 func Networks(ctx context.Context, client dynamic.Interface) (refused []Refused, err error) {
 	world := network.NewDefinitions(nil)
 	labels := map[string]map[string]string{}
@@ -50,7 +50,7 @@ func Networks(ctx context.Context, client dynamic.Interface) (refused []Refused,
 			world.NADChanged(nad.Key, nad)
 		}))
 	note := func(object string, problem error) {
-		if errors.As(problem, new(network.RefusedError)) {
+		if errors.As(problem, new(network.RefusedError)) || errors.As(problem, new(contract.LimitError)) {
 			refused = append(refused, Refused{object, problem.Error()})
 		}
 	}

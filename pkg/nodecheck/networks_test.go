@@ -1,6 +1,7 @@
 package nodecheck
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -77,7 +78,10 @@ func TestNetworks_AreOfTheirOwners(t *testing.T) {
 		lists[resource] = kind + "List"
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
-	for _, text := range strings.Split(world, "---\n") {
+	objects := strings.Split(world, "---\n")
+	objects = append(objects, longNAD("long", ""), longNAD("former", "annotations: {k8s.ovn.org/network-id: '7'}, "),
+		"{apiVersion: v1, kind: Pod, metadata: {namespace: evil, name: many, annotations: {k8s.v1.cni.cncf.io/networks: '"+elements(65, "n%d")+"'}}}")
+	for _, text := range objects {
 		object := &unstructured.Unstructured{}
 		if err := yaml.Unmarshal([]byte(text), &object.Object); err != nil {
 			t.Fatal(err)
@@ -92,6 +96,8 @@ func TestNetworks_AreOfTheirOwners(t *testing.T) {
 	}
 	want := []Refused{
 		{"NetworkAttachmentDefinition/evil/any", "name shop_backend is reserved for UserDefinedNetwork shop/backend"},
+		{"NetworkAttachmentDefinition/evil/long", "subnets has 401 elements, and may have 400"},
+		{"Pod/evil/many", "the pod asks for 65 networks"},
 		{"Pod/evil/other", "which does not let namespace evil use it: its owner can list evil in annotation ovn-offload.io/namespaces"},
 		{"Pod/evil/unselected", "whose namespaceSelector does not select namespace evil"},
 		{"Service/evil/db", "which does not let namespace evil use it"},
@@ -104,4 +110,19 @@ func TestNetworks_AreOfTheirOwners(t *testing.T) {
 			t.Errorf("got %q, want %q", got[i], want[i])
 		}
 	}
+}
+
+// longNAD is a NetworkAttachmentDefinition beyond a limit.
+func longNAD(name, metadata string) string {
+	return "apiVersion: k8s.cni.cncf.io/v1\nkind: NetworkAttachmentDefinition\nmetadata: {" + metadata + "namespace: evil, name: " + name + "}\n" +
+		`spec: {config: '{"type":"ovn-k8s-cni-overlay","name":"` + name + `","topology":"layer2","netAttachDefName":"evil/` + name + `","subnets":"` +
+		elements(401, "fd00:%x::/64") + `"}'}`
+}
+
+func elements(n int, form string) string {
+	list := make([]string, n)
+	for i := range list {
+		list[i] = fmt.Sprintf(form, i)
+	}
+	return strings.Join(list, ",")
 }
