@@ -167,7 +167,9 @@ func TestSelections_HaveNoOtherLists(t *testing.T) {
 			}
 		}
 	}
-	addresses := func(n int) string { return listOf(n, `[{"namespace":"ovn-kubernetes","name":"default","ips":[`, `"10.1.0.N"`, `]}]`) }
+	addresses := func(n int) string {
+		return listOf(n, `[{"namespace":"ovn-kubernetes","name":"default","ips":[`, `"10.1.0.N"`, `]}]`)
+	}
 	routes := `[{"namespace":"ovn-kubernetes","name":"default","default-route":["10.1.0.1","fd00::1"%s]}]`
 	for _, key := range []string{NetworksKey, DefaultNetworkKey} {
 		parse := userLists()["DefaultNetworkKey"].parse

@@ -201,9 +201,6 @@ func parseClaim(object *unstructured.Unstructured) (ipam.Claim, error) {
 	}
 	claim.Network, _, _ = unstructured.NestedString(object.Object, "spec", "network")
 	ips, _, _ := unstructured.NestedStringSlice(object.Object, "status", "ips")
-	if n := len(ips); n > contract.MaxAskedAddresses {
-		return claim, fmt.Errorf("IPAMClaim %s: status.ips has %d addresses, and may have %d", keyOf(object), n, contract.MaxAskedAddresses)
-	}
 	for _, text := range ips {
 		prefix, err := netip.ParsePrefix(text)
 		if err != nil {

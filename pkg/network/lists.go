@@ -15,13 +15,13 @@ const (
 	MaxSubnets = 400
 	// MaxParts is for each other list of subnets or addresses. OVN4NFV's excludeIps become as many.
 	MaxParts = 256
-	// MaxFormer is for each of these lists of a network that has an id: it may be older than the limits.
-	MaxFormer = 2500
 	// MaxJoinSubnets is for joinSubnet, with one of each address family.
 	MaxJoinSubnets = 2
 	// MaxDNS is for each list of dns, and maxDNSText for the bytes of an element.
 	MaxDNS     = 32
 	maxDNSText = 253
+	// MaxFormer is for each of these of a network that has an id: it may be older than the limits.
+	MaxFormer = 2500
 	// MaxNamespaces is for the namespaces that may use the network by the annotation of its NAD.
 	MaxNamespaces = 256
 )
@@ -44,21 +44,22 @@ func (c netconf) lists(gateway string) []list {
 
 // checkLengths says which list of a NAD is too long, before anything looks at pairs of elements.
 func checkLengths(c netconf, annotations map[string]string) error {
+	former := 0
+	if annotations[contract.NetworkIDKey] != "" {
+		former = MaxFormer
+	}
 	for _, l := range c.lists(annotations[contract.GatewayKey]) {
-		most := l.most
-		if annotations[contract.NetworkIDKey] != "" {
-			most = max(most, MaxFormer)
-		}
-		if n := elements(l.text); n > most {
+		if n, most := elements(l.text), max(l.most, former); n > most {
 			return contract.LimitError(fmt.Sprintf("%s has %d elements, and may have %d", l.key, n, most))
 		}
 	}
 	for key, list := range map[string][]string{"nameservers": c.DNS.Nameservers, "search": c.DNS.Search, "options": c.DNS.Options} {
-		if n := len(list); n > MaxDNS {
-			return contract.LimitError(fmt.Sprintf("dns.%s has %d elements, and may have %d", key, n, MaxDNS))
+		if n, most := len(list), max(MaxDNS, former); n > most {
+			return contract.LimitError(fmt.Sprintf("dns.%s has %d elements, and may have %d", key, n, most))
 		}
-		if slices.ContainsFunc(append(list, c.DNS.Domain), func(text string) bool { return len(text) > maxDNSText }) {
-			return fmt.Errorf("dns: a text of %s, or domain, has more than %d bytes", key, maxDNSText)
+		most := max(maxDNSText, former)
+		if slices.ContainsFunc(append(list, c.DNS.Domain), func(text string) bool { return len(text) > most }) {
+			return contract.LimitError(fmt.Sprintf("dns: a text of %s, or domain, has more than %d bytes", key, most))
 		}
 	}
 	return nil
