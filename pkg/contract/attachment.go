@@ -280,7 +280,7 @@ func parseSelections(value string) ([]selection, error) {
 	}
 	var list []selection
 	if strings.ContainsAny(value, `[{"`) {
-		return list, decode(value, &list)
+		return list, json.Unmarshal([]byte(value), &list)
 	}
 	for entry := range strings.SplitSeq(value, ",") {
 		var s selection
@@ -295,14 +295,6 @@ func parseSelections(value string) ([]selection, error) {
 		list = append(list, s)
 	}
 	return list, nil
-}
-
-// decode reads JSON of a user. The error is short, whatever the user has written.
-func decode(text string, into any) error {
-	if err := json.Unmarshal([]byte(text), into); err != nil {
-		return fmt.Errorf("%.200s", err.Error())
-	}
-	return nil
 }
 
 var (

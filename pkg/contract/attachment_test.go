@@ -203,7 +203,7 @@ func TestAttachments_ErrorIsShort(t *testing.T) {
 	long := strings.Repeat("9", 200000)
 	for _, value := range []string{
 		long + "!", "a@" + long, "/" + long + "!", `[{"name":"a","ips":["` + long + `"]}]`, `[{"name":"a","default-route":["` + long + `"]}]`,
-		`[{"name":"a","ipam-claim-reference":"` + long + `"}]`, `[{"name":` + long + `}]`,
+		`[{"name":"a","ipam-claim-reference":"` + long + `"}]`,
 	} {
 		if _, err := Attachments(requesting(value)); err == nil || len(err.Error()) > 600 {
 			t.Errorf("%.40s: %.600v", value, err)

@@ -57,18 +57,18 @@ func nodusKey(pod *corev1.Pod) string {
 func nodusSelections(pod *corev1.Pod) ([]selection, error) {
 	key, list := nodusKey(pod), []nodusInterface(nil)
 	var err error
-	switch text := pod.Annotations[key]; key {
+	switch text := []byte(pod.Annotations[key]); key {
 	case NodusNetworksKey:
 		var value struct {
 			Type      string           `json:"type"`
 			Interface []nodusInterface `json:"interface"`
 		}
-		if err = decode(text, &value); err == nil && value.Type != "ovn4nfv" {
+		if err = json.Unmarshal(text, &value); err == nil && value.Type != "ovn4nfv" {
 			err = fmt.Errorf("type %.100q is not ovn4nfv", value.Type)
 		}
 		list = value.Interface
 	case OVNNetworkKey:
-		err = decode(text, &list)
+		err = json.Unmarshal(text, &list)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("annotation %s: %w", key, err)
@@ -166,12 +166,12 @@ func nodusRoutes(pod *corev1.Pod) (list []nodusRoute, err error) {
 		Routes []nodusRoute `json:"routes"`
 	}
 	if text := pod.Annotations[OVNRoutesKey]; text != "" {
-		if err := decode(text, &list); err != nil {
+		if err := json.Unmarshal([]byte(text), &list); err != nil {
 			return nil, fmt.Errorf("annotation %s: %w", OVNRoutesKey, err)
 		}
 	}
 	if text := pod.Annotations[NodusNetworksKey]; text != "" {
-		if err := decode(text, &value); err != nil {
+		if err := json.Unmarshal([]byte(text), &value); err != nil {
 			return nil, fmt.Errorf("annotation %s: %w", NodusNetworksKey, err)
 		}
 	}

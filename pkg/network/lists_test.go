@@ -102,6 +102,14 @@ func TestLists_BeyondALimitAreRefused(t *testing.T) {
 	}
 }
 
+// TestParse_ErrorIsShort, however long a number is: errors are remembered and logged.
+func TestParse_ErrorIsShort(t *testing.T) {
+	text := `{"type":"ovn-k8s-cni-overlay","name":"net","netAttachDefName":"red/a","topology":"layer2","mtu":` + strings.Repeat("9", 200000) + `}`
+	if _, err := Parse(NAD{Key: "red/a", Config: text}); err == nil || len(err.Error()) > 300 {
+		t.Errorf("%.400v", err)
+	}
+}
+
 // TestLists_OfANetworkThatExistsMayBeFormer: with an id, which only the controller writes, a network may be older than the
 // limits.
 func TestLists_OfANetworkThatExistsMayBeFormer(t *testing.T) {
