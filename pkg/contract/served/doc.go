@@ -1,0 +1,36 @@
+// Package served has one table of what a user's manifest may say to a network: annotations, labels and kinds of Kubernetes,
+// Multus, OVN-Kubernetes, OVN4NFV and KubeVirt. It says of each whether it is served.
+//
+// Place in the data flow:
+//
+//	Annotations(), Kinds() -> docs/served.md
+//
+// A test compares the table with the constants of pkg/contract and with the code that reads them.
+//
+//	kinds.go        the kinds
+//	annotations.go  annotations and labels
+//	refused.go      which annotations of an object have no effect
+//	page.go         the page for users
+package served
+
+// State says what becomes of an annotation, a label or the objects of a kind.
+type State string
+
+// The states. What is Refused has no effect, though its author relies on it. What is Harmless has no effect of
+// its own here, and nothing that its author relies on is missing.
+const (
+	Served   State = "served"
+	Refused  State = "refused"
+	Harmless State = "harmless"
+)
+
+// Origins of what the tables have.
+const (
+	kubernetes    = "Kubernetes"
+	multus        = "Multus"
+	ovnKubernetes = "OVN-Kubernetes"
+	ovn4nfv       = "OVN4NFV"
+	kubeVirt      = "KubeVirt"
+	openShift     = "OpenShift"
+	ours          = "ovn-offload"
+)
