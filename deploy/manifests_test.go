@@ -189,6 +189,10 @@ var rights = map[string][]string{
 		"list clusternetworkpolicies", "watch clusternetworkpolicies", "patch adminnetworkpolicies/status",
 		"patch baselineadminnetworkpolicies/status", "patch clusternetworkpolicies/status",
 		"list nodeoffloads", "watch nodeoffloads", "list offloadpolicies", "watch offloadpolicies", "update offloadpolicies/status", "list namespacesubnets", "watch namespacesubnets", "patch namespacesubnets", "patch namespacesubnets/status", "list physicalnetworks", "watch physicalnetworks", "list portmirrors", "watch portmirrors",
+		"list adminpolicybasedexternalroutes", "watch adminpolicybasedexternalroutes", "list clusternetworkconnects", "watch clusternetworkconnects", "list egressfirewalls", "watch egressfirewalls", // not served
+		"list egressips", "watch egressips", "list egressqoses", "watch egressqoses", "list egressservices", "watch egressservices",
+		"list networkqoses", "watch networkqoses", "list routeadvertisements", "watch routeadvertisements", "list uplinks", "watch uplinks",
+		"list vteps", "watch vteps",
 		"patch nodes", "create pods/eviction", // for OffloadPolicies with drain Evict
 		"get network-attachment-definitions", "list network-attachment-definitions", "watch network-attachment-definitions", "patch network-attachment-definitions",
 		"get multi-networkpolicies", "list multi-networkpolicies", "watch multi-networkpolicies",

@@ -26,6 +26,7 @@ func preflightCommand() *cobra.Command {
 		Use: "preflight [-- FLAG...]", Short: "are the nodes fit for the network, before it is installed",
 		Long: "Preflight runs the agent's preflight in a privileged pod on each node, in the namespace " + nodecheck.Namespace + ", and deletes it.\n" +
 			"It lists NetworkAttachmentDefinitions, pods and Services whose network is another owner's: new ones like them would not get it.\n" +
+			"It counts objects of kinds that are not served, such as EgressFirewalls: they would have no effect.\n" +
 			"What follows -- are flags of ovn-offload-agent preflight.\nExit code 1: warnings; 2: a node is not fit; 3: a node has not answered.",
 		Example: "  kubectl offload preflight --image registry.example.com/ovn-offload:v0.2.0\n" +
 			"  kubectl offload preflight --nodes worker-1,worker-2 -- --gateway-interface=ens1f0np0 --datapath=system",
@@ -39,7 +40,8 @@ func preflightCommand() *cobra.Command {
 				return err
 			}
 			a := answer.NewPreflighted(reports, time.Now())
-			return o.say(cmd.OutOrStdout(), a.WithNetworks(nodecheck.Networks(cmd.Context(), client)))
+			a = a.WithNetworks(nodecheck.Networks(cmd.Context(), client))
+			return o.say(cmd.OutOrStdout(), a.WithUnserved(nodecheck.UnservedObjects(cmd.Context(), client)))
 		},
 	}
 	f := cmd.Flags()

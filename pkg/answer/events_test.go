@@ -32,6 +32,34 @@ func TestStatus_LeavesOutWarningsOfOtherObjects(t *testing.T) {
 	}
 }
 
+// TestStatus_CountsObjectsWithoutEffect: objects of a kind that is not served are one problem, and it is looked for whether they are
+// still there.
+func TestStatus_CountsObjectsWithoutEffect(t *testing.T) {
+	archive, err := txtar.ParseFile("testdata/good.txtar")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.TrimSuffix(string(archive.Files[0].Data), "\n") + "\n"
+	for _, namespace := range []string{"shop", "blog"} {
+		about := strings.NewReplacer("kind: Pod, namespace: shop, name: web-0", "kind: EgressFirewall, namespace: "+namespace+", name: default",
+			"name: "+namespace+"-event, namespace: shop", "name: "+namespace+"-event, namespace: "+namespace)
+		text += strings.TrimPrefix(about.Replace(event(namespace+"-event", "Warning", "NotServed", "note: no effect\n"+lately("11:30:00"))), "\n") + "\n"
+	}
+	s := cluster(t, []byte(text))
+	st, err := NewStatus(s)
+	if err != nil || st.Code != Degraded || len(st.Problems) != 1 || len(st.Problems[0].Objects) != 2 || st.Problems[0].See != "NotServed" {
+		t.Fatalf("%v, exit code %d: %+v", err, st.Code, st.Problems)
+	}
+	lists, err := Regarded(s)
+	if looked := lists["egressfirewalls"]; err != nil || len(looked) != 2 {
+		t.Errorf("looked for %v, %v", lists, err)
+	}
+	s.Known["egressfirewalls"] = true
+	if st, err := NewStatus(s); err != nil || st.Code != Good {
+		t.Errorf("the objects are gone: %v, exit code %d: %+v", err, st.Code, st.Problems)
+	}
+}
+
 // TestRegarded_IsBounded: of a kind with more Warnings than are looked for, all stay.
 func TestRegarded_IsBounded(t *testing.T) {
 	var text []string

@@ -14,6 +14,8 @@ type Preflighted struct {
 	Nodes []nodecheck.Report `json:"nodes"`
 	// Networks are the objects that would not have their network.
 	Networks []nodecheck.Refused `json:"networks,omitempty"`
+	// Unserved are the objects that would have no effect, by kind.
+	Unserved []nodecheck.Unserved `json:"unserved,omitempty"`
 }
 
 // NewPreflighted makes the answer of the nodes' reports: the worst of them is the exit code.
@@ -41,11 +43,23 @@ func NewPreflighted(reports []nodecheck.Report, now time.Time) *Preflighted {
 
 // WithNetworks adds the objects that would not have their network, which are warnings; err says why they are not known.
 func (p *Preflighted) WithNetworks(refused []nodecheck.Refused, err error) *Preflighted {
-	if p.Networks = refused; len(refused) > 0 {
+	p.Networks = refused
+	return p.with("networks", len(refused), err)
+}
+
+// WithUnserved adds the objects that would have no effect, which are warnings; err says which kinds are not known.
+func (p *Preflighted) WithUnserved(unserved []nodecheck.Unserved, err error) *Preflighted {
+	p.Unserved = unserved
+	return p.with("kinds that are not served", len(unserved), err)
+}
+
+// with takes warnings into the exit code, and an error that says why some of them are not known.
+func (p *Preflighted) with(what string, warnings int, err error) *Preflighted {
+	if warnings > 0 {
 		p.Code = max(p.Code, Degraded)
 	}
 	if err != nil {
-		p.Missing = append(p.Missing, "networks: "+err.Error())
+		p.Missing = append(p.Missing, what+": "+err.Error())
 		if p.Code < Broken {
 			p.Code = Uncertain
 		}
@@ -74,6 +88,10 @@ func (p *Preflighted) Text(page *Page) {
 	}
 	for _, r := range p.Networks {
 		page.Line("%s: warn: %s", r.Object, r.Message)
+	}
+	for _, u := range p.Unserved {
+		page.Line("%s: warn: %s would have no effect, such as %s", u.Kind, plural(u.Count, "object"), u.Example)
+		page.Line("    %s", u.Message)
 	}
 }
 

@@ -1,6 +1,7 @@
 package answer
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -110,6 +111,28 @@ func TestNewPreflighted_WorstNodeIsTheExitCode(t *testing.T) {
 		{[]nodecheck.Report{unfit, silent}, Broken, "n3: fail: kernel: Linux 4.9 is older than 5.2.\n    Install Linux 5.2.\n"},
 	} {
 		got := NewPreflighted(c.reports, time.Unix(0, 0))
+		if text := textOf(t, got); got.Code != c.want || !strings.Contains(text, c.text) {
+			t.Errorf("exit code %d, want %d: %s", got.Code, c.want, text)
+		}
+	}
+}
+
+// TestPreflighted_CountsWhatIsNotServed: objects without effect are a warning with their number and an example. Kinds that could
+// not be read leave the answer uncertain.
+func TestPreflighted_CountsWhatIsNotServed(t *testing.T) {
+	fit := []nodecheck.Report{{Node: "n1", Verdict: "pass", Pods: "offload"}}
+	some := []nodecheck.Unserved{{Kind: "EgressFirewall", Count: 2, Example: "shop/default", Message: "Nothing is denied."}}
+	for _, c := range []struct {
+		unserved []nodecheck.Unserved
+		err      error
+		want     Code
+		text     string
+	}{
+		{nil, nil, Good, "n1    fit"},
+		{some, nil, Degraded, "EgressFirewall: warn: 2 objects would have no effect, such as shop/default\n    Nothing is denied.\n"},
+		{nil, errors.New("reading egressips: forbidden"), Uncertain, "not known: kinds that are not served: reading egressips: forbidden"},
+	} {
+		got := NewPreflighted(fit, time.Unix(0, 0)).WithUnserved(c.unserved, c.err)
 		if text := textOf(t, got); got.Code != c.want || !strings.Contains(text, c.text) {
 			t.Errorf("exit code %d, want %d: %s", got.Code, c.want, text)
 		}

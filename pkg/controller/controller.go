@@ -249,6 +249,7 @@ func (c *Controller) lead(ctx context.Context) error {
 	group, running := errgroup.WithContext(ctx)
 	group.Go(func() error { return c.cluster.nodes.Run(running) })
 	group.Go(func() error { return c.cluster.networks.Run(running) })
+	group.Go(func() error { return c.reportRefused(running) })
 	if c.rollout != nil {
 		group.Go(func() error { return c.rollout.Run(running) })
 	}

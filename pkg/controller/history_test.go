@@ -23,6 +23,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/contract/served"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
@@ -53,6 +54,9 @@ func wholeWorld(t testing.TB, policies []runtime.Object, objects ...runtime.Obje
 	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
+	}
+	for _, kind := range served.RefusedKinds() {
+		lists[kind.GroupVersionResource] = kind.Kind + "List"
 	}
 	if !slices.ContainsFunc(objects, func(o runtime.Object) bool { _, is := o.(*corev1.Namespace); return is }) {
 		objects = append(objects, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "d"}})

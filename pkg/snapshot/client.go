@@ -69,12 +69,13 @@ func (c *Client) List(ctx context.Context, r Resource, of Selected, options meta
 		return ours[v1alpha1.OffloadPolicy](r, result)
 	case PhysicalNetworks:
 		return ours[v1alpha1.PhysicalNetwork](r, result)
-	case AdminNetworkPolicies, BaselineAdminNetworkPolicies, ClusterNetworkPolicies, MultiNetworkPolicies,
-		UserDefinedNetworks, ClusterUserDefinedNetworks, NetworkAttachmentDefinitions, NamespaceSubnets, PortMirrors:
+	case AdminNetworkPolicies, BaselineAdminNetworkPolicies, ClusterNetworkPolicies, MultiNetworkPolicies:
 		return untyped(r, result)
-	default:
-		return kubernetes(r, result)
 	}
+	if _, isOfCRD := regarded()[r]; isOfCRD {
+		return untyped(r, result)
+	}
+	return kubernetes(r, result)
 }
 
 // byName selects the object of a name.

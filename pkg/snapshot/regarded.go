@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"github.com/ovn-offload/ovn-offload/pkg/contract/served"
 )
 
 // The resources of which only objects are read that an Event is about.
@@ -21,15 +23,24 @@ const (
 // regarded is what is kept of them.
 func regarded() map[Resource]selection {
 	conditions := []string{"status.conditions"}
-	return map[Resource]selection{
+	all := map[Resource]selection{
 		UserDefinedNetworks: {"k8s.ovn.org", "v1", cluster, conditions}, ClusterUserDefinedNetworks: {"k8s.ovn.org", "v1", cluster, conditions},
 		NetworkAttachmentDefinitions: {"k8s.cni.cncf.io", "v1", cluster, nil},
 		NamespaceSubnets:             {"ovn-offload.io", "v1alpha1", cluster, conditions}, PortMirrors: {"ovn-offload.io", "v1alpha1", cluster, conditions},
 	}
+	for _, kind := range served.RefusedKinds() {
+		all[Resource(kind.Resource)] = selection{group: kind.Group, version: kind.Version}
+	}
+	return all
 }
 
 // OfKind is the resource of a kind that Events are about; "": it is not known.
 func OfKind(kind string) Resource {
+	for _, refused := range served.RefusedKinds() {
+		if refused.Kind == kind {
+			return Resource(refused.Resource)
+		}
+	}
 	return map[string]Resource{
 		"Node": Nodes, "Pod": Pods, "Service": Services, "Namespace": Namespaces, "NetworkPolicy": NetworkPolicies, "MultiNetworkPolicy": MultiNetworkPolicies,
 		"AdminNetworkPolicy": AdminNetworkPolicies, "BaselineAdminNetworkPolicy": BaselineAdminNetworkPolicies, "ClusterNetworkPolicy": ClusterNetworkPolicies,

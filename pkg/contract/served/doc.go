@@ -3,6 +3,8 @@
 //
 // Place in the data flow:
 //
+//	Kinds()                -> pkg/kube/refused  an Event on each object of a kind that has no effect
+//	                       -> pkg/nodecheck     how many such objects there are
 //	Annotations(), Kinds() -> docs/served.md
 //
 // A test compares the table with the constants of pkg/contract and with the code that reads them.

@@ -27,6 +27,11 @@ func RefusedKinds() []Kind {
 	return slices.DeleteFunc(Kinds(), func(k Kind) bool { return k.State != Refused })
 }
 
+// Refusal is the sentence of the Event on an object of the kind: the same for all of them, so that they are counted together.
+func (k Kind) Refusal() string {
+	return "ovn-offload does not serve the kind " + k.Kind + ", and the object has no effect. " + k.Note
+}
+
 func gvr(group, version, name string) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: group, Version: version, Resource: name}
 }

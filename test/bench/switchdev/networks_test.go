@@ -20,6 +20,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/cni/plug"
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/contract/served"
 	"github.com/ovn-offload/ovn-offload/pkg/kube"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/opnfv"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
@@ -52,6 +53,9 @@ func kindsOfObjects(t *testing.T) *dynamicfake.FakeDynamicClient {
 	}
 	for kind, resource := range policy.AdminKinds() {
 		lists[resource] = kind + "List"
+	}
+	for _, kind := range served.RefusedKinds() {
+		lists[kind.GroupVersionResource] = kind.Kind + "List"
 	}
 	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists)
 	for name, conf := range networks() {
