@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
+	"github.com/ovn-offload/ovn-offload/pkg/contract/served"
 	"github.com/ovn-offload/ovn-offload/pkg/service"
 )
 
@@ -118,7 +119,10 @@ func trimAnnotations(annotations map[string]string) map[string]string {
 		case contract.VMReadyKey, contract.VMAddressKey:
 		case contract.PodNetworksKey, contract.NetworksKey, contract.DefaultNetworkKey, contract.NetworkStatusKey, contract.NodusNetworksKey, contract.OVNNetworkKey, contract.OVNRoutesKey, contract.NodusInterfacesKey, contract.DPUConnectionKey, contract.DPUStatusKey, contract.ConfigHashKey, contract.MaxAttachmentsKey, contract.NodeNamespaceSubnetsKey:
 		default:
-			continue
+			if !served.IsRefused(key) {
+				continue
+			}
+			value = strings.Clone(value[:min(len(value), served.MaxValue)]) // only an Event depends on it
 		}
 		if kept == nil {
 			kept = map[string]string{}

@@ -273,6 +273,7 @@ func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
 		contract.PodNetworksKey: "v", contract.DPUConnectionKey: "d", contract.DPUStatusKey: "s", "kubernetes.io/config.hash": "h",
 		"k8s.ovn.org/mine": strings.Repeat("x", 1<<18), "example.com/large": strings.Repeat("x", 1<<18), "ovn-offload.io/mine": "x",
 		"kubectl.kubernetes.io/last-applied-configuration": "long", "kubernetes.io/config.seen": "t",
+		"kubernetes.io/egress-bandwidth": "1M", "k8s.ovn.org/routing-network": strings.Repeat("x", 1<<18), // refused
 	}
 	pod.Spec.Volumes = []corev1.Volume{{Name: "v"}}
 	pod.Spec.HostNetwork = true
@@ -289,7 +290,7 @@ func TestTrim_KeepsOnlyFieldsInUse(t *testing.T) {
 	pod.Status = corev1.PodStatus{Phase: corev1.PodRunning, PodIPs: []corev1.PodIP{{IP: "10.0.0.1"}}, Message: "m"}
 	want := newPod("a", "n")
 	want.Labels = map[string]string{"app": "x"}
-	want.Annotations = map[string]string{contract.PodNetworksKey: "v", contract.DPUConnectionKey: "d", contract.DPUStatusKey: "s", "kubernetes.io/config.hash": "h"}
+	want.Annotations = map[string]string{contract.PodNetworksKey: "v", contract.DPUConnectionKey: "d", contract.DPUStatusKey: "s", "kubernetes.io/config.hash": "h", "kubernetes.io/egress-bandwidth": "1M", "k8s.ovn.org/routing-network": strings.Repeat("x", 64)}
 	want.Spec.HostNetwork = true
 	limits := corev1.ResourceRequirements{Limits: corev1.ResourceList{"ovn-offload.io/vf": resource.MustParse("2")}}
 	want.Spec.Containers = []corev1.Container{

@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // firewalls is the CRD that OVN-Kubernetes leaves behind, with an open schema.
@@ -49,4 +50,29 @@ func TestNotServed_ObjectsHaveAnEvent(t *testing.T) {
 	wantEvent(t, ns, "NotServed", "default", "does not serve the kind EgressFirewall")
 	apply(t, kind, fmt.Sprintf(denyAll, ns, "later"))
 	wantEvent(t, ns, "NotServed", "later", "Deny rules deny nothing")
+}
+
+// TestNotServed_AnnotationsHaveAnEvent: on the pod whose bandwidth is not limited, with what is wrong with a value, and on a
+// Namespace. A pod without such an annotation has no such Event.
+func TestNotServed_AnnotationsHaveAnEvent(t *testing.T) {
+	t.Parallel()
+	ns := namespace(t)
+	for name, value := range map[string]string{"limited": "10M", "wrong": "fast", "plain": ""} {
+		pod := podObject(ns, name, nodes[1])
+		if value != "" {
+			pod.Annotations = map[string]string{"kubernetes.io/egress-bandwidth": value}
+		}
+		create(t, pod)
+	}
+	wantEvent(t, ns, "NotServed", "limited", "kubernetes.io/egress-bandwidth has no effect: the bandwidth")
+	wantEvent(t, ns, "NotServed", "wrong", `"fast" is not a quantity`)
+	const multicast = `{"metadata":{"annotations":{"k8s.ovn.org/multicast-enabled":"true"}}}`
+	if _, err := cluster.client.CoreV1().Namespaces().Patch(t.Context(), ns, types.MergePatchType, []byte(multicast), metav1.PatchOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	wantEvent(t, metav1.NamespaceDefault, "NotServed", ns, "k8s.ovn.org/multicast-enabled has no effect")
+	events, err := cluster.client.CoreV1().Events(ns).List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=plain,reason=NotServed"})
+	if err != nil || len(events.Items) > 0 {
+		t.Errorf("Events of a pod without the annotation: %v, %v", events.Items, err)
+	}
 }

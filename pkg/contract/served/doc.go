@@ -4,6 +4,7 @@
 // Place in the data flow:
 //
 //	Kinds()                -> pkg/kube/refused  an Event on each object of a kind that has no effect
+//	Annotations()          -> pkg/kube/refused  an Event on each object with an annotation that has no effect
 //	                       -> pkg/nodecheck     how many such objects there are
 //	Annotations(), Kinds() -> docs/served.md
 //

@@ -13,7 +13,7 @@ whether it has an effect.
 | State | Meaning |
 |---|---|
 | served | has the effect that its project documents |
-| refused | has **no effect**, though its author relies on it. On a kind, the Warning Event [NotServed](failures/NotServed.md) on each object says so |
+| refused | has **no effect**, though its author relies on it. The Warning Event [NotServed](failures/NotServed.md) on each such object says so |
 | harmless | has no effect of its own here, and nothing that its author relies on is missing |
 `
 

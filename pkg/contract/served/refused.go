@@ -19,6 +19,9 @@ var refusedAnnotations = sync.OnceValue(func() map[string][]Annotation { //nolin
 	return out
 })
 
+// MaxValue is how many bytes of a value are looked at.
+const MaxValue = 64
+
 // IsRefused says that an annotation has no effect on objects of some kind.
 func IsRefused(key string) bool { return len(refusedAnnotations()[key]) > 0 }
 
@@ -48,7 +51,7 @@ func (a Annotation) refusal(value string) string {
 func isBandwidth(value string) error {
 	quantity, err := resource.ParseQuantity(value)
 	if err != nil {
-		return fmt.Errorf("%.64q is not a quantity such as 10M", value)
+		return fmt.Errorf("%.*q is not a quantity such as 10M", MaxValue, value)
 	}
 	if quantity.Cmp(resource.MustParse("1k")) < 0 || quantity.Cmp(resource.MustParse("1P")) > 0 {
 		return fmt.Errorf("%s is not between 1k and 1P", quantity.String())

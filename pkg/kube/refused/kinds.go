@@ -32,6 +32,8 @@ const (
 type Deps struct {
 	// Client reads the objects of kinds that are not served.
 	Client dynamic.Interface
+	// Annotated are informers of kinds that are served, by kind, which run: their objects may have annotations without effect.
+	Annotated map[string]cache.SharedIndexInformer
 	// Event tells the users of an object.
 	Event  func(object runtime.Object, kind, reason, note string)
 	Logger *slog.Logger
@@ -59,6 +61,13 @@ func (r *Reports) Run(ctx context.Context) error {
 					r.deps.Logger.Warn("objects that have no effect cannot be read: no event says so", "kind", kind.Kind, "error", err)
 				}
 			}, r.lookEvery)
+		})
+	}
+	for kind, informer := range r.deps.Annotated {
+		group.Go(func() {
+			if err := r.look(ctx, kind, informer); err != nil && ctx.Err() == nil {
+				r.deps.Logger.Warn("annotations that have no effect are not looked for: no event says so", "kind", kind, "error", err)
+			}
 		})
 	}
 	group.Wait()
