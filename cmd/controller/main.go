@@ -10,9 +10,11 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/ovn-offload/ovn-offload/pkg/expose"
 	"github.com/ovn-offload/ovn-offload/pkg/ipam"
@@ -33,6 +35,7 @@ type options struct {
 	renumberNodes, clustered                             bool
 	networks, nativeNetworks                             bool
 	namespaceIsolation, secondaryOnly                    bool
+	sharedServices                                       []string
 	runDir                                               string
 }
 
@@ -85,6 +88,7 @@ func command() *cobra.Command {
 	flags.BoolVar(&o.nativeNetworks, "native-networks", false, "without Multus: write the annotation k8s.v1.cni.cncf.io/network-status")
 	flags.BoolVar(&o.networks, "networks", true, "give pods the networks of NetworkAttachmentDefinitions, and of the objects from which these are made")
 	flags.BoolVar(&o.namespaceIsolation, "namespace-isolation", true, "a network is for the namespaces that its owner names; false: for the pods of all namespaces")
+	flags.StringSliceVar(&o.sharedServices, "shared-services", nil, "further services, as namespace/name, that pods of primary networks reach beside the API server and the DNS of the cluster")
 	flags.BoolVar(&o.secondaryOnly, "secondary-only", false, "another CNI plugin gives pods their default network, which is left alone")
 	flags.StringVar(&o.runDir, "ovn-rundir", "/run/ovn", "directory of the control sockets of these members")
 	root.AddCommand(certsCommand(&o, &level), memberCommand(&o, &level), removalCommand(&o, &level))
@@ -109,4 +113,15 @@ func (o options) plan() (ipam.Config, error) {
 		return plan, fmt.Errorf("--masquerade-cidrs: %w", err)
 	}
 	return plan, plan.Validate()
+}
+
+// serviceKeys are the names of services, namespace/name each.
+func serviceKeys(names []string) ([]string, error) {
+	for _, key := range names {
+		namespace, name, ok := strings.Cut(key, "/")
+		if problems := append(validation.IsDNS1123Label(namespace), validation.IsDNS1123Label(name)...); !ok || len(problems) > 0 {
+			return nil, fmt.Errorf("%q is not the namespace/name of a service", key)
+		}
+	}
+	return names, nil
 }

@@ -24,6 +24,10 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	shared, err := serviceKeys(o.sharedServices)
+	if err != nil {
+		return fmt.Errorf("--shared-services: %w", err)
+	}
 	server := api.Config{Kubeconfig: o.kubeconfig, Server: o.apiserver, UserAgent: "ovn-offload-controller/" + version}
 	client, err := api.New(server)
 	if err != nil {
@@ -57,7 +61,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	}
 	cfg := controller.Config{
 		Plan: plan, RenumberNodes: o.renumberNodes, Zones: []controller.ZoneConfig{zone},
-		Dynamic: objects, Networks: o.networks, SharedNetworks: !o.namespaceIsolation, Native: o.nativeNetworks, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
+		Dynamic: objects, Networks: o.networks, Shared: controller.Shared{Networks: !o.namespaceIsolation, Services: shared}, Native: o.nativeNetworks, Leader: lead, Leases: leases, Logger: log, Registerer: registry,
 		Announce: map[string]string{flownames.LeaseKey: endpoint, contract.LeaderVersionKey: version + " " + lead.Identity},
 	}
 	c, err := controller.New(ctx, cfg, client)

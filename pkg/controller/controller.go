@@ -58,14 +58,21 @@ type Config struct {
 	Native bool
 	// Networks says whether pods may have further networks.
 	Networks bool
-	// SharedNetworks lets pods of all namespaces use all NADs.
-	SharedNetworks bool
-	Leader         leader.Config
+	Shared   Shared
+	Leader   leader.Config
 	// Announce has annotations of the Lease while this process leads; "" removes one.
 	Announce   map[string]string
 	Leases     coordination.LeasesGetter
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+}
+
+// Shared is what networks of several owners share.
+type Shared struct {
+	// Networks lets pods of all namespaces use all NADs.
+	Networks bool
+	// Services are further services of the default network that pods of primary networks reach, as namespace/name.
+	Services []string
 }
 
 // process has the fields that the Cluster and its Zones share.
@@ -180,7 +187,7 @@ func (c *Controller) Run(ctx context.Context) error {
 		if err := c.view.WatchNetworks(ctx, c.cfg.Dynamic, c.cfg.Plan.Purposes()); err != nil {
 			return err
 		}
-		c.view.SecondaryOnly, c.view.Shared = c.cfg.Plan.SecondaryOnly, c.cfg.SharedNetworks
+		c.view.SecondaryOnly, c.view.Shared, c.view.FurtherShared = c.cfg.Plan.SecondaryOnly, c.cfg.Shared.Networks, c.cfg.Shared.Services
 	}
 	if err := c.view.Start(ctx); err != nil {
 		return err

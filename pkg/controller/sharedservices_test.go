@@ -14,7 +14,17 @@ import (
 // TestPrimaryNetworks_GatewayRoutersKnowPortsOfSharedServices: the policies of gateway routers follow the endpoints of the cluster's
 // DNS while there is a primary network.
 func TestPrimaryNetworks_GatewayRoutersKnowPortsOfSharedServices(t *testing.T) {
-	const namespace, name = metav1.NamespaceSystem, "kube-dns"
+	followsEndpoints(t, "kube-dns", nil)
+}
+
+// TestPrimaryNetworks_ReachADNSOfAnyName: its label shares it. Without the label there are no ports.
+func TestPrimaryNetworks_ReachADNSOfAnyName(t *testing.T) {
+	followsEndpoints(t, "rke2-coredns", map[string]string{"k8s-app": "kube-dns"})
+}
+
+func followsEndpoints(t *testing.T, name string, labels map[string]string) {
+	t.Helper()
+	const namespace = metav1.NamespaceSystem
 	w := wholeWorld(t, nil, gatewayNode("n1", 2), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
 		Name: "tenant-0", Labels: map[string]string{contract.PrimaryNetworkLabel: ""},
 	}})
@@ -28,7 +38,7 @@ func TestPrimaryNetworks_GatewayRoutersKnowPortsOfSharedServices(t *testing.T) {
 	}
 	w.eventually("no port without an endpoint", hasPorts(false, "10.244.1.10"))
 	service, slice := testService(name, "10.96.0.10"), testSlice(name, "n1")
-	service.Namespace, slice.Namespace = namespace, namespace
+	service.Namespace, slice.Namespace, service.Labels = namespace, namespace, labels
 	if _, err := w.client.CoreV1().Services(namespace).Create(t.Context(), service, metav1.CreateOptions{}); err != nil {
 		t.Fatal(err)
 	}
@@ -43,6 +53,13 @@ func TestPrimaryNetworks_GatewayRoutersKnowPortsOfSharedServices(t *testing.T) {
 	}
 	w.eventually("the port of the next endpoint", hasPorts(true, "10.244.1.77"))
 	w.eventually("no port of the former endpoint", hasPorts(false, "10.244.1.10"))
+	if labels != nil {
+		service.Labels = nil
+		if _, err := w.client.CoreV1().Services(namespace).Update(t.Context(), service, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		w.eventually("no port without the label", hasPorts(false, "10.244.1.77"))
+	}
 	if err := w.policies.Resource(kube.NADs()).Namespace("tenant-0").Delete(t.Context(), "main", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}

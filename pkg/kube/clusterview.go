@@ -50,7 +50,7 @@ type ClusterView struct {
 // NewClusterView makes the view of a cluster, to be started.
 func NewClusterView(client *api.Client) (*ClusterView, error) {
 	nodes, pods := indexers(service.NodeIndexes(), nodesByChassis()), indexers(policy.PodIndexes(), podsByNode(), podsByNAD(), podsByClaim())
-	namespaces, services, endpoints := indexers(policy.NamespaceIndexes()), indexers(service.ServiceIndexes(), servicesByNetwork()), indexers(service.SliceIndexes())
+	namespaces, services, endpoints := indexers(policy.NamespaceIndexes()), indexers(service.ServiceIndexes(), servicesByNetwork(), servicesOfDNS()), indexers(service.SliceIndexes())
 	maps.Copy(services, namespaced())
 	all := metav1.NamespaceAll
 	v := &ClusterView{
@@ -64,7 +64,7 @@ func NewClusterView(client *api.Client) (*ClusterView, error) {
 		policies:   store[networkingv1.NetworkPolicy]{api.NewInformer(client.Policies(all), &networkingv1.NetworkPolicy{}, namespaced(), nil)},
 		listening:  func() bool { return true },
 	}
-	v.networks = &networks{allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}, allServices: v.services}
+	v.networks = &networks{allPods: v.pods, allNodes: v.nodes, grants: grants{allNamespaces: v.namespaces}, sharedServices: sharedServices{allServices: v.services}}
 	define(v.networks, network.NewDefinitions(nil))
 	v.of, v.sources, v.taken.v = &v.primaries, &v.primaries, v
 	v.Index = policy.NewIndex(v.pods, v.namespaces, func() bool { return v.listening() },
@@ -115,7 +115,11 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	}))
 	f.add(follow(ctx, v.pods, v.podChanged))
 	f.add(follow(ctx, v.services, func(old, new *corev1.Service) {
-		v.notify(append(v.ServiceChanged(old, new), sharedChanged(v.networks, either(old, new).Namespace, either(old, new).Name)...)...)
+		namespace, name := either(old, new).Namespace, either(old, new).Name
+		if isDNS(old) != isDNS(new) {
+			v.taken.takeEndpoints(namespace, name)
+		}
+		v.notify(append(v.ServiceChanged(old, new), sharedChanged(v.networks, isDNS(old) || v.isShared(namespace, name))...)...)
 	}))
 	f.add(follow(ctx, v.namespaces, func(old, new *corev1.Namespace) {
 		owners := slices.Concat(v.NamespaceChanged(old, new), v.namespaceChanged(old, new), v.mirroredChanged(old, new))
@@ -126,8 +130,11 @@ func (v *ClusterView) Start(ctx context.Context) error {
 	}))
 	f.add(follow(ctx, v.endpoints, func(old, new *discoveryv1.EndpointSlice) {
 		slice := either(old, new)
-		v.taken.takeEndpoints(slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
-		v.notify(append(v.SliceChanged(old, new), sharedChanged(v.networks, slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])...)...)
+		isShared := v.isShared(slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
+		if isShared {
+			v.taken.takeEndpoints(slice.Namespace, slice.Labels[discoveryv1.LabelServiceName])
+		}
+		v.notify(append(v.SliceChanged(old, new), sharedChanged(v.networks, isShared)...)...)
 	}))
 	f.add(follow(ctx, v.policies, v.policyChanged))
 	f.add(v.ranges.follow(ctx, func(_, _ *networkingv1.ServiceCIDR) {

@@ -38,9 +38,9 @@ type networks struct {
 	grants
 	multiPolicies
 	chainings
-	allPods     store[corev1.Pod]
-	allNodes    store[corev1.Node]
-	allServices store[corev1.Service]
+	sharedServices
+	allPods  store[corev1.Pod]
+	allNodes store[corev1.Node]
 }
 
 // podsByNAD is the index of the pods that ask for a network or have one.
@@ -234,10 +234,14 @@ func (v *networks) withNodeParts() (names []string) {
 	return names
 }
 
-// sharedChanged are the networks that have rows for a service, and the nodes, whose gateway routers have rows for the networks.
-func sharedChanged(v *networks, namespace, name string) (owners []contract.Owner) {
+// sharedChanged are the networks that have rows for a service that is shared, or was, and the nodes, whose gateway routers have rows
+// for the networks.
+func sharedChanged(v *networks, isShared bool) (owners []contract.Owner) {
+	if !isShared {
+		return nil
+	}
 	all := v.NetworksWithGateway()
-	if len(all) == 0 || !slices.Contains(sharedServices(), namespace+"/"+name) {
+	if len(all) == 0 {
 		return nil
 	}
 	for _, network := range all {

@@ -16,19 +16,6 @@ import (
 // primaries are the further networks, of which some are the primary ones of namespaces.
 type primaries struct{ *networks }
 
-// sharedServices are the services of the default network that pods of primary networks reach, by their cluster addresses.
-func sharedServices() []string { return []string{"default/kubernetes", "kube-system/kube-dns"} }
-
-// SharedServices are the services of the default network that pods of primary networks reach.
-func (v *primaries) SharedServices() (services []*corev1.Service) {
-	for _, key := range sharedServices() {
-		if service := v.allServices.Get(key); service != nil {
-			services = append(services, service)
-		}
-	}
-	return services
-}
-
 // isLabelled says that the pods of a namespace are to have a primary network.
 func (v *grants) isLabelled(namespace string) bool {
 	is := v.allNamespaces.Get(namespace)

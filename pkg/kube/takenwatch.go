@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/network"
@@ -135,14 +136,16 @@ func (t *takenSubnets) takeNamespaces() {
 	t.take("namespaces", taken)
 }
 
-// takeEndpoints notes the endpoints of a service that all networks reach, as the API servers are: they may be external hosts.
+// takeEndpoints notes the endpoints of a service that all networks reach, as the API servers are: they may be external hosts. Those
+// of other services are not taken.
 func (t *takenSubnets) takeEndpoints(namespace, name string) {
 	key := namespace + "/" + name
-	if !slices.Contains(sharedServices(), key) {
-		return
-	}
 	var taken []network.Taken
-	for _, slice := range t.v.EndpointSlices(namespace, name) {
+	var found []*discoveryv1.EndpointSlice
+	if t.v.isShared(namespace, name) {
+		found = t.v.EndpointSlices(namespace, name)
+	}
+	for _, slice := range found {
 		for _, e := range slice.Endpoints {
 			if addr, err := netip.ParseAddr(slices.Concat(e.Addresses, []string{""})[0]); err == nil {
 				taken = append(taken, network.Taken{Prefix: netip.PrefixFrom(addr, addr.BitLen()), By: "an endpoint of service " + key})

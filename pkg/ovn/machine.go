@@ -3,10 +3,10 @@ package ovn
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/ovn/acl"
@@ -82,10 +82,12 @@ func routerMAC(net scope, network *contract.PodNetwork) string {
 	return contract.MACFromAddress(network.Gateways[0]).String()
 }
 
-// dnsAddress is that of the cluster's DNS, one of the services that pods of primary networks reach; "" without one.
+// dnsAddress is that of the cluster's DNS, the first of the services that pods of primary networks reach which answers at the port of
+// DNS; "" without one.
 func dnsAddress(view View, family contract.Family) string {
+	const dns = 53
 	for _, service := range view.SharedServices() {
-		if service.Namespace != metav1.NamespaceSystem {
+		if !slices.ContainsFunc(service.Spec.Ports, func(port corev1.ServicePort) bool { return port.Port == dns }) {
 			continue
 		}
 		for _, text := range service.Spec.ClusterIPs {
