@@ -178,15 +178,16 @@ func (f facts) holders(nad *unstructured.Unstructured) []contract.Owner {
 	})
 }
 
-// primary is the NAD of another primary network of a namespace, or "".
-func (f facts) primary(namespace, except string) string {
+// primary is the NAD of another primary network of a namespace, the first one by name, or "".
+func (f facts) primary(namespace, except string) (first string) {
 	found, _ := f.nads.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
 	for _, o := range found {
-		if nad := object(o); nad.GetName() != except && isPrimary(nad) {
-			return nad.GetName()
+		nad := object(o)
+		if name := nad.GetName(); name != except && isPrimary(nad) && (first == "" || name < first) {
+			first = name
 		}
 	}
-	return ""
+	return first
 }
 
 // selects says that an object wants its network in a namespace.

@@ -308,6 +308,17 @@ func TestUDN_HasNADAndConditions(t *testing.T) {
 	c.wantPart("Events", strings.Join(c.events, "\n"), "Normal NetworkAttachmentDefinitionCreated", "Warning NetworkAllocationFailed: node n1: subnets are used up; NetworkAttachmentDefinition red/a", "Normal NetworkAllocationSucceeded")
 }
 
+// TestUDN_NamesItsPodsInOneOrder: the same pods are the same message, and one Event.
+func TestUDN_NamesItsPodsInOneOrder(t *testing.T) {
+	c := newCluster(t, namespace("red", ""), udn("red", "a", layer2))
+	c.settle()
+	a, b := contract.PodOwner("red", "a"), contract.PodOwner("red", "b")
+	c.pods["red/a"] = []contract.Owner{web, b, a}
+	c.remove(netA.Kind, "red", "a")
+	c.settle()
+	c.want("created", c.says(netA, conditionCreated), "False SyncError: network in use by pods: [red/a, red/b, red/web]")
+}
+
 func TestUDN_DeletedWaitsForItsPods(t *testing.T) {
 	c := newCluster(t, namespace("red", ""), udn("red", "a", layer2))
 	c.settle()

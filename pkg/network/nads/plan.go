@@ -111,6 +111,7 @@ func (p *plan) leave(at place) {
 	for _, pod := range at.pods {
 		names = append(names, pod.Namespace+"/"+pod.Name)
 	}
+	slices.Sort(names) // the same pods are the same problem
 	p.problems = append(p.problems, "network in use by pods: "+some(names))
 	p.waits = append(p.waits, at.pods...)
 }
