@@ -40,8 +40,7 @@ func preflightCommand() *cobra.Command {
 				return err
 			}
 			a := answer.NewPreflighted(reports, time.Now())
-			a = a.WithNetworks(nodecheck.Networks(cmd.Context(), client))
-			return o.say(cmd.OutOrStdout(), a.WithUnserved(nodecheck.UnservedObjects(cmd.Context(), client)))
+			return o.say(cmd.OutOrStdout(), a.WithNetworks(nodecheck.Networks(cmd.Context(), client)).WithUnserved(nodecheck.UnservedObjects(cmd.Context(), client)))
 		},
 	}
 	f := cmd.Flags()
