@@ -107,3 +107,21 @@ func checkConstraints(t *testing.T, text []byte, all []workload) {
 		}
 	}
 }
+
+// TestDistributions_NameTheirDNS: the DNS of some distributions has a name and perhaps a label of its own; pods of primary
+// networks reach it by its name.
+func TestDistributions_NameTheirDNS(t *testing.T) {
+	for path, want := range map[string]string{
+		"distributions/openshift.yaml": "--shared-services=openshift-dns/dns-default\n", "distributions/rke2.yaml": "--shared-services=kube-system/rke2-coredns-rke2-coredns\n",
+		"distributions/k3s.yaml": "",
+	} {
+		var values map[string]any
+		if err := yaml.UnmarshalStrict([]byte(read(t, path)[path]), &values); err != nil {
+			t.Fatal(err)
+		}
+		master := string(renderAll(t, values)["50-ovnkube-master.yaml"])
+		if has := strings.Contains(master, "--shared-services"); master == "" || has != (want != "") || !strings.Contains(master, want) {
+			t.Errorf("%s: want %q in:\n%s", path, want, master)
+		}
+	}
+}
