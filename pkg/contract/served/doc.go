@@ -13,7 +13,6 @@
 //	kinds.go        the kinds
 //	annotations.go  annotations and labels
 //	refused.go      which annotations of an object have no effect
-//	page.go         the page for users
 package served
 
 // State says what becomes of an annotation, a label or the objects of a kind.

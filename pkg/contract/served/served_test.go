@@ -203,7 +203,7 @@ func TestRefusals_NameTheKey(t *testing.T) {
 func TestPage_IsThatOfTheTable(t *testing.T) {
 	path := filepath.Join(repository, "docs/served.md")
 	if *update {
-		if err := os.WriteFile(path, []byte(Page()), 0o644); err != nil {
+		if err := os.WriteFile(path, []byte(page()), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -211,7 +211,7 @@ func TestPage_IsThatOfTheTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(Page(), string(text)); diff != "" {
+	if diff := cmp.Diff(page(), string(text)); diff != "" {
 		t.Errorf("docs/served.md is another one (-update writes it):\n%s", diff)
 	}
 }

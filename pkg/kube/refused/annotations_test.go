@@ -2,7 +2,6 @@ package refused
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -36,7 +35,7 @@ func TestAnnotations_WithoutEffectHaveAnEvent(t *testing.T) {
 	factory.Start(ctx.Done())
 	factory.WaitForCacheSync(ctx.Done())
 	var s saidOf
-	r := New(Deps{Client: clientWith(), Annotated: by, Event: s.event, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	r := New(Deps{Client: clientWith(), Annotated: by, Event: s.event, Logger: slog.New(slog.DiscardHandler)})
 	var running sync.WaitGroup
 	running.Go(func() { _ = r.Run(ctx) })
 	t.Cleanup(func() { cancel(); running.Wait(); factory.Shutdown() })

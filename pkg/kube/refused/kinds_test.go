@@ -3,7 +3,6 @@ package refused
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"slices"
 	"strings"
@@ -67,7 +66,7 @@ func clientWith(objects ...runtime.Object) *dynamicfake.FakeDynamicClient {
 func run(t *testing.T, client *dynamicfake.FakeDynamicClient, repeat time.Duration) *said {
 	t.Helper()
 	var s said
-	r := New(Deps{Client: client, Event: s.event, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	r := New(Deps{Client: client, Event: s.event, Logger: slog.New(slog.DiscardHandler)})
 	if r.lookEvery = 10 * time.Millisecond; repeat > 0 {
 		r.repeatEvery = repeat
 	}

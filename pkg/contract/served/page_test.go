@@ -17,8 +17,8 @@ whether it has an effect.
 | harmless | has no effect of its own here, and nothing that its author relies on is missing |
 `
 
-// Page is docs/served.md.
-func Page() string {
+// page is docs/served.md.
+func page() string {
 	var b strings.Builder
 	b.WriteString(head)
 	b.WriteString("\n## Kinds\n\n| Kind | Group | Of | State | |\n|---|---|---|---|---|\n")
