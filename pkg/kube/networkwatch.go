@@ -165,7 +165,11 @@ func onNetworks(v *networks, changed, nads []string, hadNodeParts bool) (owners 
 			}
 		}
 	}
-	for _, nad := range nads {
+	for _, namespace := range v.labelledAmong(nads) { // another one may be the namespace's network now
+		nads = append(nads, network.PrimaryNADs(v.Definitions, namespace)...)
+	}
+	slices.Sort(nads)
+	for _, nad := range slices.Compact(nads) {
 		owners = append(owners, nadOwner(nad))
 		for _, pod := range v.allPods.Find(byNAD, nad) {
 			owners = append(append(owners, contract.PodOwner(pod.Namespace, pod.Name)), AttachmentOwners(pod)...)

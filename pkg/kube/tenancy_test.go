@@ -2,6 +2,7 @@ package kube
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,5 +97,38 @@ func TestView_ServiceOnANetworkOfOthers(t *testing.T) {
 		if want == "" && (err != nil || on == nil || nad != "red/open") || want != "" && (err == nil || on != nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("service of %s: %q %v, %v; want %q", namespace, nad, on, err, want)
 		}
+	}
+}
+
+// TestView_NextPrimaryNADIsLookedAtAgain: of two NetworkAttachmentDefinitions of primary networks in a namespace one is refused,
+// until the other one goes. Then it has an owner to say so for, and one elsewhere has not.
+func TestView_NextPrimaryNADIsLookedAtAgain(t *testing.T) {
+	pods := storeOf[corev1.Pod](t)
+	if err := pods.AddIndexers(indexers(podsByNAD())); err != nil {
+		t.Fatal(err)
+	}
+	labelled := map[string]string{contract.PrimaryNetworkLabel: ""}
+	v := &networks{allPods: pods, allNodes: storeOf[corev1.Node](t), grants: grants{allNamespaces: storeOf(t,
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "red", Labels: labelled}},
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "blue", Labels: labelled}},
+	)}}
+	define(v, network.NewDefinitions(map[string][]netip.Prefix{}))
+	nad := func(key string) *unstructured.Unstructured {
+		namespace, name, _ := strings.Cut(key, "/")
+		o := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"config": `{"type":"ovn-k8s-cni-overlay","name":"` + namespace + name +
+			`","topology":"layer2","role":"primary","subnets":"10.8.0.0/24","netAttachDefName":"` + key + `"}`}}}
+		o.SetNamespace(namespace)
+		o.SetName(name)
+		return o
+	}
+	for _, key := range []string{"red/a", "red/b", "blue/c"} {
+		v.nadChanged(nil, nad(key))
+	}
+	if problem := v.NADProblem("red/b"); problem == nil || !strings.Contains(problem.Error(), "has a primary network already") {
+		t.Fatalf("the second of a namespace: %v", problem)
+	}
+	owners := v.nadChanged(nad("red/a"), nil)
+	if v.NADProblem("red/b") != nil || !slices.Contains(owners, nadOwner("red/b")) || slices.Contains(owners, nadOwner("blue/c")) {
+		t.Errorf("the first is gone: %v, looked at: %v", v.NADProblem("red/b"), owners)
 	}
 }

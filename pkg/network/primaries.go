@@ -22,6 +22,14 @@ func (x *Definitions) Primary(namespace string) *ipam.Request {
 	}
 }
 
+// PrimaryNADs are the keys of the NADs of a namespace that define primary networks, in no order. The namespace has the network
+// of one.
+func PrimaryNADs(x *Definitions, namespace string) []string {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	return slices.Collect(maps.Keys(x.primaries[namespace]))
+}
+
 // NetworksWithGateway are those that have an id, in no order.
 func (x *Definitions) NetworksWithGateway() (all []contract.Network) {
 	x.mu.RLock()

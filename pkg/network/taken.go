@@ -2,9 +2,12 @@ package network
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 )
@@ -15,6 +18,9 @@ type Taken struct {
 	// By says whose the subnet is, for messages.
 	By string
 }
+
+// errShadowed does not name the older network: it may be another tenant's.
+var errShadowed = errors.New("its subnets overlap those of an older network")
 
 // reach is to which addresses networks may lead.
 type reach struct {
@@ -51,7 +57,7 @@ func (t Taken) compare(other Taken) int {
 }
 
 // TakenChanged takes in subnets that others have from now on, or no longer; of equal ones the last that goes counts. It
-// returns the keys of the NADs that are to be taken in again, and the names of the networks that are routed from now on or
+// returns the keys of the refused NADs that are to be taken in again, and the names of the networks that are routed from now on or
 // no longer. A network is compared with what is new alone, unless it overlaps something.
 func TakenChanged(x *Definitions, gone, come []Taken) (nads, networks []string) {
 	x.mu.Lock()
@@ -65,7 +71,7 @@ func TakenChanged(x *Definitions, gone, come []Taken) (nads, networks []string) 
 		}
 	}
 	for key, d := range x.nads {
-		if d.refused != nil && x.taken.overlap(d.network) == nil {
+		if d.refused != nil && fmt.Sprint(x.taken.overlap(d.network)) != d.refused.Error() {
 			nads = append(nads, key)
 		}
 	}
@@ -120,10 +126,38 @@ func Warning(x *Definitions, key string) error {
 	if d.unread != nil {
 		return d.unread
 	}
-	if err := x.reserved[d.network.Name]; err != nil {
-		return fmt.Errorf("node ports, external addresses and host ports do not lead to network %s: %w", d.network.Name, err)
+	return unreachable(x, d.network.Name)
+}
+
+// Unreachable says why load balancers of gateway routers do not lead to the network of a NAD; nil if they do, and if the NAD
+// defines no network.
+func Unreachable(x *Definitions, key string) error {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	d := x.nads[key]
+	if d == nil || d.parsed != nil || problem(x, d) != nil {
+		return nil
+	}
+	return unreachable(x, d.network.Name)
+}
+
+func unreachable(x *Definitions, name string) error {
+	err := x.reserved[name]
+	if err == nil && x.unrouted[name] {
+		err = errShadowed
+	}
+	if err != nil {
+		return fmt.Errorf("node ports, external addresses and host ports do not lead to network %s: %w", name, err)
 	}
 	return nil
+}
+
+// Knows says that the NAD of a UID has been taken in.
+func Knows(x *Definitions, key string, uid types.UID) bool {
+	x.mu.RLock()
+	defer x.mu.RUnlock()
+	d := x.nads[key]
+	return d != nil && d.UID == uid
 }
 
 // holders finds the routed networks by their subnets.

@@ -65,6 +65,38 @@ func TestTaken_OverlapIsRefusedOrNotRouted(t *testing.T) {
 	}
 }
 
+// TestWarning_OfANetworkThatAnOlderOneShadows does not name the older one, and is over when that goes.
+func TestWarning_OfANetworkThatAnOlderOneShadows(t *testing.T) {
+	x := newTestDefinitions()
+	x.NADChanged("a/net", known(primaryNAD(t, "a", "10.1.0.0/16"), "1"))
+	late := known(primaryNAD(t, "b", "10.1.2.0/24"), "2")
+	late.Created = late.Created.AddDate(1, 0, 0)
+	x.NADChanged("b/net", late)
+	if warning := Warning(x, "b/net"); warning == nil || !strings.HasSuffix(warning.Error(), "do not lead to network b: its subnets overlap those of an older network") {
+		t.Errorf("the younger network: %v", warning)
+	}
+	if warning := Warning(x, "a/net"); warning != nil {
+		t.Errorf("the older network: %v", warning)
+	}
+	if changed := x.NADChanged("a/net", nil); Warning(x, "b/net") != nil || !slices.Contains(changed, "b") {
+		t.Errorf("the older network is gone: %v, and %v changed", Warning(x, "b/net"), changed)
+	}
+}
+
+// TestTaken_AnotherReasonIsLookedAtAgain: the Event of a network that stays refused says by what now.
+func TestTaken_AnotherReasonIsLookedAtAgain(t *testing.T) {
+	x := newTestDefinitions()
+	first, second := taken("of NamespaceSubnet one", "10.1.1.0/24"), taken("of NamespaceSubnet two", "10.1.2.0/24")
+	TakenChanged(x, nil, append(first, second...))
+	x.NADChanged("a/net", primaryNAD(t, "a", "10.1.0.0/16"))
+	if nads, _ := TakenChanged(x, nil, taken("of NamespaceSubnet three", "10.1.3.0/24")); len(nads) > 0 {
+		t.Errorf("the reason is the same, and %v are looked at", nads)
+	}
+	if nads, _ := TakenChanged(x, first, nil); !slices.Equal(nads, []string{"a/net"}) {
+		t.Errorf("the reason is another one, and %v are looked at", nads)
+	}
+}
+
 func known(nad *NAD, id string) *NAD {
 	nad.Annotations = map[string]string{contract.NetworkIDKey: id}
 	return nad

@@ -137,7 +137,8 @@ type Network struct {
 
 // NetworkStatus is the state of a network.
 type NetworkStatus struct {
-	// conditions are NetworkCreated, NetworkAllocationSucceeded and, for a network with a transport, TransportAccepted.
+	// conditions are NetworkCreated, NetworkAllocationSucceeded and, for a network with a transport, TransportAccepted. A network
+	// whose subnets came to overlap those of others has ExternallyReachable.
 	//
 	// +listType=map
 	// +listMapKey=type

@@ -148,7 +148,7 @@ func (f facts) places(source *render.Source) (places []place) {
 	for name, isWanted := range names {
 		at := place{namespace: name, isWanted: isWanted, nad: get(f.nads, name, source.Owner.Name)}
 		if namespace := get(f.namespaces, "", name); namespace != nil {
-			_, at.isLabelled = namespace.GetLabels()[contract.PrimaryNetworkLabel]
+			at.isLabelled = isLabelled(namespace)
 		}
 		at.ends = f.ends(name)
 		if at.nad != nil && (!isWanted || at.nad.GetDeletionTimestamp() != nil) {
@@ -161,6 +161,23 @@ func (f facts) places(source *render.Source) (places []place) {
 	}
 	slices.SortFunc(places, func(a, b place) int { return cmp.Compare(a.namespace, b.namespace) })
 	return places
+}
+
+// isLabelled says that a Namespace may have a primary network.
+func isLabelled(namespace *unstructured.Unstructured) bool {
+	_, is := namespace.GetLabels()[contract.PrimaryNetworkLabel]
+	return is
+}
+
+// ownersIn are the objects with NADs in a namespace.
+func (f facts) ownersIn(namespace string) (owners []contract.Owner) {
+	found, _ := f.nads.GetIndexer().ByIndex(cache.NamespaceIndex, namespace)
+	for _, o := range found {
+		if owner, _, ok := render.ControllerOf(object(o)); ok {
+			owners = append(owners, owner)
+		}
+	}
+	return owners
 }
 
 // ends says that a namespace is being deleted, or is gone.

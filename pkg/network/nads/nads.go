@@ -34,14 +34,22 @@ type Deps struct {
 	Pods func(nad string) []contract.Owner
 	// Allows says that a namespace may use the network of a NAD: pods of others keep no NAD.
 	Allows func(nad, namespace string) bool
-	// Problem says why a NAD makes no network; nil when it does.
-	Problem func(nad string) error
+	// Verdict says what a NAD makes.
+	Verdict func(nad *unstructured.Unstructured) Verdict
 	// Default says that there is to be a NAD of the default network.
 	Default bool
 	// Event tells the users of an object.
 	Event      func(object runtime.Object, kind, reason, note string)
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
+}
+
+// Verdict is what the controller finds of a NAD.
+type Verdict struct {
+	// IsKnown is false until the NAD has been looked at.
+	IsKnown bool
+	// Refused says why the NAD makes no network. Unreachable says why load balancers do not lead to its network.
+	Refused, Unreachable error
 }
 
 // NADs keeps the NADs of other objects.
@@ -202,6 +210,9 @@ func (n *NADs) namespaceChanged(old, now *unstructured.Unstructured) {
 		(old.GetDeletionTimestamp() == nil) == (now.GetDeletionTimestamp() == nil) {
 		return
 	}
+	if old != nil && now != nil && isLabelled(old) != isLabelled(now) {
+		n.loop.Mark(n.facts.ownersIn(name)...)
+	}
 	for _, source := range n.selecting(name) {
 		if before, after := old != nil && selects(source, old), now != nil && selects(source, now); before != after {
 			n.loop.Mark(source.Owner)
@@ -313,7 +324,7 @@ func (n *NADs) apply(ctx context.Context, object *unstructured.Unstructured, wai
 		_, err := n.writer.finalize(ctx, object, false)
 		return ignoreGone(err)
 	}
-	o.look(n.deps.Problem, n.failures(render.NetworkName(source.Owner)))
+	o.look(n.deps.Verdict, n.failures(render.NetworkName(source.Owner)))
 	return errors.Join(o.err, n.writer.status(ctx, source, o))
 }
 

@@ -36,7 +36,7 @@ type cluster struct {
 
 	mu       sync.Mutex
 	pods     map[string][]contract.Owner
-	problems map[string]error
+	verdicts map[string]Verdict
 	events   []string
 	uid      int
 }
@@ -49,7 +49,7 @@ func newCluster(t *testing.T, objects ...string) *cluster {
 	}
 	c := &cluster{
 		T: t, FakeDynamicClient: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists),
-		pods: map[string][]contract.Owner{}, problems: map[string]error{},
+		pods: map[string][]contract.Owner{}, verdicts: map[string]Verdict{},
 	}
 	c.PrependReactor("delete", "*", c.keepFinalized)
 	c.PrependReactor("update", "*", c.endFinalized)
@@ -60,8 +60,12 @@ func newCluster(t *testing.T, objects ...string) *cluster {
 			defer c.mu.Unlock()
 			return c.pods[nad]
 		},
-		Allows:  func(_, namespace string) bool { return namespace != "evil" },
-		Problem: func(nad string) error { return c.problems[nad] },
+		Allows: func(_, namespace string) bool { return namespace != "evil" },
+		Verdict: func(nad *unstructured.Unstructured) Verdict {
+			found, isSet := c.verdicts[keyOf(nad)]
+			found.IsKnown = found.IsKnown || !isSet
+			return found
+		},
 		Event: func(object runtime.Object, kind, reason, note string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -298,11 +302,11 @@ func TestUDN_HasNADAndConditions(t *testing.T) {
 	c.want("transport", c.says(netA, conditionTransport), "")
 
 	c.nads.Allocated("n1", map[string]error{"red_a": errors.New("subnets are used up")})
-	c.problems["red/a"] = errors.New("the configuration is not that of another")
+	c.verdicts["red/a"] = Verdict{IsKnown: true, Refused: errors.New("the configuration is not that of another")}
 	c.settle()
 	c.wantPart("allocated", c.says(netA, conditionAllocated), "False InternalError", "node n1: subnets are used up", "red/a: the configuration is not")
 	c.nads.Allocated("n1", nil)
-	delete(c.problems, "red/a")
+	delete(c.verdicts, "red/a")
 	c.settle()
 	c.wantPart("allocated", c.says(netA, conditionAllocated), "True")
 	c.wantPart("Events", strings.Join(c.events, "\n"), "Normal NetworkAttachmentDefinitionCreated", "Warning NetworkAllocationFailed: node n1: subnets are used up; NetworkAttachmentDefinition red/a", "Normal NetworkAllocationSucceeded")
@@ -566,22 +570,6 @@ func TestPrimary_SecondOfANamespaceIsNotReady(t *testing.T) {
 	}
 }
 
-func TestTransport_IsNotAccepted(t *testing.T) {
-	routed := "{topology: Layer3, layer3: {role: Primary, subnets: [{cidr: 10.0.0.0/16}]}, transport: NoOverlay, noOverlay: {outboundSNAT: Enabled, routing: Managed}}"
-	c := newCluster(t, namespace("red", labelled), cudn("wide", "{}", routed))
-	c.settle()
-	c.wantPart("transport", c.says(wide, conditionTransport), "False RouteAdvertisementsNotEnabled: transport NoOverlay needs")
-	c.wantPart("created", c.says(wide, conditionCreated), "True")
-}
-
-func TestRefused_HasNoNAD(t *testing.T) {
-	uplink := strings.TrimSuffix(primary, "}") + ", uplinks: [br1]}"
-	c := newCluster(t, namespace("red", labelled), namespace("blue", labelled), cudn("wide", "{}", uplink))
-	c.settle()
-	c.want("NADs", c.names(contract.KindNAD), "")
-	c.want("created", c.says(wide, conditionCreated), "False NetworkAttachmentDefinitionSyncError: uplinks is not supported")
-}
-
 // TestNodus_HasStateOfItsKind: the kinds of OVN4NFV have a state and no conditions.
 func TestNodus_HasStateOfItsKind(t *testing.T) {
 	network := func(subnet string) string {
@@ -598,6 +586,13 @@ func TestNodus_HasStateOfItsKind(t *testing.T) {
 	c.settle()
 	c.want("NADs", c.names(contract.KindNAD), "red/priv")
 	c.want("status", status(), "map[message: state:Created]")
+	c.verdicts["red/priv"] = Verdict{IsKnown: true, Refused: errors.New("name red_priv is reserved")}
+	c.settle()
+	c.want("refused", status(), "map[message:name red_priv is reserved state:CreateInternalError]")
+	delete(c.verdicts, "red/priv")
+	c.settle()
+	c.want("no longer refused", status(), "map[message: state:Created]")
+	c.events = c.events[:1]
 	c.put(network("10.1.0.0"))
 	c.settle()
 	c.wantPart("status", status(), "state:CreateInternalError", `subnet "10.1.0.0" is not in the form address/length`)

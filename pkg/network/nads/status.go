@@ -7,6 +7,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/ovn-offload/ovn-offload/pkg/contract"
 	"github.com/ovn-offload/ovn-offload/pkg/kube/ovnv1"
@@ -18,6 +19,7 @@ const (
 	conditionCreated   = "NetworkCreated"
 	conditionAllocated = "NetworkAllocationSucceeded"
 	conditionTransport = "TransportAccepted"
+	conditionReachable = "ExternallyReachable"
 )
 
 const messageCreated = "NetworkAttachmentDefinition has been created"
@@ -33,6 +35,9 @@ type outcome struct {
 	// allocation says what is wrong with the addresses or ids of the network; isAllocated, that all has them.
 	allocation  []string
 	isAllocated bool
+	// isPending says that it is not known yet whether all NADs make a network; unreachable, why others do not reach a network.
+	isPending   bool
+	unreachable []string
 }
 
 // conditions are those of an object with this outcome. Those that nothing is known of stay.
@@ -45,12 +50,20 @@ func conditions(source *render.Source, o outcome, now []metav1.Condition) []meta
 		}
 		meta.SetStatusCondition(&next, c)
 	}
-	set(created(source, o))
+	if c := created(source, o); c.Status == metav1.ConditionFalse || !o.isPending {
+		set(c)
+	}
 	switch {
 	case len(o.allocation) > 0:
 		set(metav1.Condition{Type: conditionAllocated, Status: metav1.ConditionFalse, Reason: "InternalError", Message: strings.Join(o.allocation, "; ")})
 	case o.isAllocated:
 		set(metav1.Condition{Type: conditionAllocated, Status: metav1.ConditionTrue, Reason: "NetworkAllocationSucceeded", Message: "Network allocation succeeded for all synced nodes."})
+	}
+	switch {
+	case len(o.unreachable) > 0:
+		set(metav1.Condition{Type: conditionReachable, Status: metav1.ConditionFalse, Reason: "SubnetsOverlap", Message: sentences(o.unreachable)})
+	case !o.isPending && meta.FindStatusCondition(now, conditionReachable) != nil:
+		set(metav1.Condition{Type: conditionReachable, Status: metav1.ConditionTrue, Reason: "SubnetsRouted", Message: "The subnets of the network are its own."})
 	}
 	if source.Transport != "" {
 		set(metav1.Condition{
@@ -70,10 +83,9 @@ func created(source *render.Source, o outcome) metav1.Condition {
 	if o.err != nil {
 		problems = append(slices.Clone(problems), o.err.Error())
 	}
-	slices.Sort(problems)
-	switch problems = slices.Compact(problems); {
+	switch {
 	case len(problems) > 0:
-		c.Message = strings.Join(problems, "; ")
+		c.Message = sentences(problems)
 	case len(o.gone) > 0:
 		c.Reason, c.Message = "NetworkAttachmentDefinitionDeleted", "NetworkAttachmentDefinition is being deleted: "+some(o.gone)
 	default:
@@ -91,16 +103,28 @@ func created(source *render.Source, o outcome) metav1.Condition {
 	return c
 }
 
+// sentences are problems, each once.
+func sentences(problems []string) string {
+	return strings.Join(slices.Compact(slices.Sorted(slices.Values(problems))), "; ")
+}
+
 // look finds out whether the allocator has done its part: it records the name of a network on each NAD, or has a problem
-// with the NAD. Nodes without a part of the network are further problems.
-func (o *outcome) look(problem func(nad string) error, nodes []string) {
+// with the NAD, which is then a problem of the object. Nodes without a part of the network are further problems.
+func (o *outcome) look(verdict func(nad *unstructured.Unstructured) Verdict, nodes []string) {
 	slices.Sort(nodes)
 	o.allocation = nodes
 	all := slices.Concat(o.kept, o.update)
 	o.isAllocated = len(all) > 0 && len(o.create) == 0
+	o.isPending = len(o.create)+len(o.update) > 0
 	for _, nad := range all {
-		if err := problem(keyOf(nad)); err != nil {
+		found := verdict(nad)
+		o.isPending = o.isPending || !found.IsKnown
+		if err := found.Refused; err != nil {
+			o.problems = append(o.problems, err.Error())
 			o.allocation = append(o.allocation, "NetworkAttachmentDefinition "+keyOf(nad)+": "+err.Error())
+		}
+		if err := found.Unreachable; err != nil {
+			o.unreachable = append(o.unreachable, err.Error())
 		}
 		o.isAllocated = o.isAllocated && nad.GetAnnotations()[contract.NetworkNameKey] != ""
 	}

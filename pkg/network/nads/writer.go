@@ -151,6 +151,9 @@ func (w *writer) status(ctx context.Context, source *render.Source, o outcome) e
 	after := conditions(source, o, before)
 	next := source.Object.DeepCopy()
 	if isNodus(source) {
+		if meta.FindStatusCondition(after, conditionCreated) == nil {
+			return nil // the pass after this one knows more
+		}
 		before, after = stateOf(source.Object), after[:1]
 		state, message := opnfv.StateCreated, ""
 		if after[0].Status == metav1.ConditionFalse {
