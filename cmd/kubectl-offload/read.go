@@ -42,7 +42,7 @@ type readOptions struct {
 
 // clusterFlags say which cluster is read.
 func (o *clusterOptions) clusterFlags(cmd *cobra.Command) *cobra.Command {
-	o.lookup = &agents.Lookup{}
+	o.lookup = &agents.Lookup{Say: func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), "kubectl offload:", text) }}
 	f := cmd.Flags()
 	f.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig; empty: as kubectl does")
 	f.StringVar(&o.context, "context", "", "context of the kubeconfig; empty: the current one")

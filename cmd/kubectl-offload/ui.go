@@ -56,7 +56,7 @@ func (o *readOptions) page(ctx context.Context) (http.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	relay, err := proxy.Find(ctx, rc, o.system)
+	relay, err := proxy.Find(ctx, rc, o.system, o.lookup.Warn)
 	if err != nil || relay == nil {
 		return page, err
 	}

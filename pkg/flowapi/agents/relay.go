@@ -38,8 +38,18 @@ type Relay struct {
 
 // Lookup keeps the relay of a cluster, once it is found.
 type Lookup struct {
+	// Say tells the user whose token the relay gets; nil: nobody.
+	Say func(text string)
+
 	mu    sync.Mutex
 	found *Relay
+}
+
+// Warn tells the user.
+func (l *Lookup) Warn(text string) {
+	if l != nil && l.Say != nil {
+		l.Say(text)
+	}
 }
 
 // Relay is nil if the cluster has none.
@@ -52,7 +62,7 @@ func (l *Lookup) Relay(ctx context.Context, rc *rest.Config, system string) (*Re
 	if l.found != nil {
 		return l.found, nil
 	}
-	relay, err := proxy.Find(ctx, rc, system)
+	relay, err := proxy.Find(ctx, rc, system, l.Warn)
 	if relay == nil || err != nil {
 		return nil, err
 	}

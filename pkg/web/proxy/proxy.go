@@ -1,4 +1,5 @@
-// Package proxy reaches the relay of a cluster through the API server, with the caller's own token.
+// Package proxy reaches the relay of a cluster through the API server, with a token for the relay alone where the caller may
+// make one, and otherwise with the caller's own.
 //
 // Place in the data flow:
 //
@@ -11,20 +12,16 @@ package proxy
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httputil"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
-	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 
@@ -37,12 +34,7 @@ import (
 type Relay struct {
 	address *url.URL
 	http    http.RoundTripper
-	config  *rest.Config
-	system  string
-
-	mu    sync.Mutex
-	made  string
-	until time.Time
+	tokens  *tokens
 }
 
 // patience bounds the question whether there is a relay.
@@ -57,8 +49,8 @@ func (e ErrSilent) Error() string {
 }
 
 // Find gives nil if the cluster has none, or has none for the caller: the chart's lets all users reach it. One that does not answer
-// is ErrSilent. system is the namespace of the network's own pods.
-func Find(ctx context.Context, rc *rest.Config, system string) (*Relay, error) {
+// is ErrSilent. system is the namespace of the network's own pods. say tells the user whose token the relay gets.
+func Find(ctx context.Context, rc *rest.Config, system string, say func(text string)) (*Relay, error) {
 	address, _, err := rest.DefaultServerUrlFor(rc)
 	if err != nil {
 		return nil, err
@@ -67,7 +59,7 @@ func Find(ctx context.Context, rc *rest.Config, system string) (*Relay, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Relay{config: rc, system: system, http: transport}
+	r := &Relay{http: transport, tokens: &tokens{config: rc, system: system, say: say}}
 	if address.Path == "" { // JoinPath would give a path without a slash before it
 		address.Path = "/"
 	}
@@ -102,7 +94,7 @@ func said(answer *http.Response) string {
 	return strings.TrimSpace(answer.Status + " " + string(text))
 }
 
-// Client asks the relay with the caller's token. Of the address of a request its path and parameters count.
+// Client asks the relay with a token. Of the address of a request its path and parameters count.
 func (r *Relay) Client() *http.Client {
 	return &http.Client{Transport: withToken{r}, Timeout: answerWithin}
 }
@@ -114,7 +106,7 @@ type withToken struct{ *Relay }
 
 // RoundTrip implements http.RoundTripper.
 func (w withToken) RoundTrip(request *http.Request) (*http.Response, error) {
-	token, err := w.token(request.Context())
+	token, err := w.tokens.get(request.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -125,9 +117,9 @@ func (w withToken) RoundTrip(request *http.Request) (*http.Response, error) {
 	return w.http.RoundTrip(out)
 }
 
-// ServeHTTP forwards a request of the page, with the caller's token. The browser never has that.
+// ServeHTTP forwards a request of the page, with a token that the browser never has.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
-	token, err := r.token(request.Context())
+	token, err := r.tokens.get(request.Context())
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusBadGateway)
 		return
@@ -138,58 +130,6 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, request *http.Request) {
 		p.Out.Header.Set(web.TokenHeader, token)
 	}}
 	proxy.ServeHTTP(w, request)
-}
-
-// token is the one that kubectl would use. Who has a certificate instead gets one of the relay's viewer, if he may.
-func (r *Relay) token(ctx context.Context) (string, error) {
-	var seen recorder
-	wrapped, err := rest.HTTPWrappersForConfig(r.config, &seen)
-	if err != nil {
-		return "", err
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.address.String(), nil)
-	if err != nil {
-		return "", err
-	}
-	if _, err := wrapped.RoundTrip(request); !errors.Is(err, errRecorded) { //nolint:bodyclose // there is none
-		return "", err
-	}
-	if token, ok := strings.CutPrefix(seen.header.Get("Authorization"), "Bearer "); ok {
-		return token, nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if time.Now().Before(r.until) {
-		return r.made, nil
-	}
-	if r.made, err = r.viewer(ctx); err != nil {
-		return "", fmt.Errorf("the kubeconfig has no token, and none can be made: %w", err)
-	}
-	r.until = time.Now().Add(viewerFor / 2)
-	return r.made, nil
-}
-
-// viewerFor is how long a token of the viewer is valid.
-const viewerFor = 10 * time.Minute
-
-// viewer makes a token of the account that sees all the relay has.
-func (r *Relay) viewer(ctx context.Context) (string, error) {
-	client, err := dynamic.NewForConfig(r.config)
-	if err != nil {
-		return "", err
-	}
-	asked := &unstructured.Unstructured{Object: map[string]any{
-		"spec": map[string]any{"audiences": []any{web.Audience}, "expirationSeconds": int64(viewerFor.Seconds())},
-	}}
-	asked.SetGroupVersionKind(authenticationv1.SchemeGroupVersion.WithKind("TokenRequest"))
-	asked.SetName("ovn-offload-viewer")
-	accounts := client.Resource(schema.GroupVersionResource{Version: "v1", Resource: "serviceaccounts"}).Namespace(r.system)
-	granted, err := accounts.Create(ctx, asked, metav1.CreateOptions{}, "token")
-	if err != nil {
-		return "", err
-	}
-	token, _, err := unstructured.NestedString(granted.Object, "status", "token")
-	return token, err
 }
 
 // MayExec says whether the caller may run commands in the network's own pods, as the names of flows need.
@@ -208,15 +148,4 @@ func MayExec(ctx context.Context, rc *rest.Config, system string) (bool, error) 
 	}
 	may, _, err := unstructured.NestedBool(got.Object, "status", "allowed")
 	return may, err
-}
-
-var errRecorded = errors.New("the request was recorded")
-
-// recorder sends nothing: it shows what a request would have had.
-type recorder struct{ header http.Header }
-
-// RoundTrip implements http.RoundTripper.
-func (r *recorder) RoundTrip(request *http.Request) (*http.Response, error) {
-	r.header = request.Header
-	return nil, errRecorded
 }

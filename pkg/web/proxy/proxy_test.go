@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ func TestFind_TellsARelayThatDoesNotAnswerFromNone(t *testing.T) {
 			w.WriteHeader(test.status)
 			fmt.Fprint(w, test.body)
 		}))
-		relay, err := Find(t.Context(), &rest.Config{Host: server.URL}, "ovn-kubernetes")
+		relay, err := Find(t.Context(), &rest.Config{Host: server.URL}, "ovn-kubernetes", unsaid(t))
 		server.Close()
 		silent := ErrSilent{}
 		if (relay != nil) != test.found || errors.As(err, &silent) != (test.silent != "") || silent.Why != test.silent {
@@ -51,30 +52,111 @@ func TestFind_TellsARelayThatDoesNotAnswerFromNone(t *testing.T) {
 	}
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	if relay, err := Find(t.Context(), &rest.Config{Host: gone.URL}, "ovn-kubernetes"); relay != nil || err == nil {
+	if relay, err := Find(t.Context(), &rest.Config{Host: gone.URL}, "ovn-kubernetes", unsaid(t)); relay != nil || err == nil {
 		t.Errorf("no API server: %v, %v", relay, err)
 	}
 }
 
-// TestClient_ShowsTheCallersToken in a header of its own, at the Service.
-func TestClient_ShowsTheCallersToken(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.HasSuffix(r.URL.Path, "/readyz") {
-			return
+// unsaid is for what says nothing to the user.
+func unsaid(t *testing.T) func(string) {
+	t.Helper()
+	return func(text string) { t.Errorf("the user is told: %s", text) }
+}
+
+// cluster is an API server before a relay that says which request it got, with which token.
+type cluster struct {
+	user string
+	// makes are the accounts "namespace/name" of which the caller may make tokens.
+	makes []string
+	// broken: token requests end with an error that is no refusal.
+	broken bool
+
+	shown, asked []string
+}
+
+func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "application/json")
+	parts := strings.Split(r.URL.Path, "/")
+	switch {
+	case strings.HasPrefix(r.URL.Path, service):
+		if token := r.Header.Get(web.TokenHeader); token != "" {
+			c.shown = append(c.shown, token)
 		}
-		fmt.Fprint(w, r.URL.RequestURI(), " ", r.Header.Get(web.TokenHeader))
-	}))
-	defer server.Close()
-	relay, err := Find(t.Context(), &rest.Config{Host: server.URL, BearerToken: "secret"}, "ovn-kubernetes")
-	if err != nil || relay == nil {
-		t.Fatal(relay, err)
+		fmt.Fprint(w, r.URL.RequestURI())
+	case strings.HasSuffix(r.URL.Path, "/selfsubjectreviews"):
+		fmt.Fprintf(w, `{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1","status":{"userInfo":{"username":%q}}}`, c.user)
+	case strings.HasSuffix(r.URL.Path, "/token") && len(parts) == 8: // /api/v1/namespaces/NAMESPACE/serviceaccounts/NAME/token
+		account := parts[4] + "/" + parts[6]
+		body, _ := io.ReadAll(r.Body)
+		c.asked = append(c.asked, account)
+		switch {
+		case c.broken:
+			http.Error(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"message":"no etcd"}`, http.StatusInternalServerError)
+		case !slices.Contains(c.makes, account) || !strings.Contains(string(body), `"audiences":["ovn-offload-relay"]`):
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Forbidden","code":403,"message":"cannot create serviceaccounts/token"}`)
+		default:
+			fmt.Fprintf(w, `{"kind":"TokenRequest","apiVersion":"authentication.k8s.io/v1","status":{"token":%q}}`, "of "+account)
+		}
+	default:
+		http.NotFound(w, r)
 	}
-	got, err := relay.Client().Get("https://relay/api/v1/nodes/w1/v1/flows?namespace=shop")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer got.Body.Close()
-	if text, err := io.ReadAll(got.Body); err != nil || string(text) != service+"/api/v1/nodes/w1/v1/flows?namespace=shop secret" {
-		t.Errorf("%s, %v", text, err)
+}
+
+// TestClient_ShowsATokenForTheRelayAloneFirst: the caller's own is shown only where none can be made, and the user is told so once.
+func TestClient_ShowsATokenForTheRelayAloneFirst(t *testing.T) {
+	const viewer, job = "ovn-kubernetes/ovn-offload-viewer", "shop/job"
+	impersonates := rest.ImpersonationConfig{UserName: "tenant"}
+	for name, test := range map[string]struct {
+		api    cluster
+		config rest.Config
+		shown  string // "": nothing
+		said   int
+		fails  string
+	}{
+		"an administrator":                {cluster{user: "admin", makes: []string{viewer, job}}, rest.Config{BearerToken: "secret"}, "of " + viewer, 0, ""},
+		"an administrator by certificate": {cluster{user: "admin", makes: []string{viewer}}, rest.Config{}, "of " + viewer, 0, ""},
+		"an account that may":             {cluster{user: accountPrefix + "shop:job", makes: []string{job}}, rest.Config{BearerToken: "secret"}, "of " + job, 0, ""},
+		"an account that may not":         {cluster{user: accountPrefix + "shop:job"}, rest.Config{BearerToken: "secret"}, "secret", 1, ""},
+		"a user":                          {cluster{user: "tenant", makes: []string{job}}, rest.Config{BearerToken: "secret"}, "secret", 1, ""},
+		"a user by certificate":           {cluster{user: "tenant"}, rest.Config{}, "", 0, "has no token"},
+		"no answer of the API server":     {cluster{user: "admin", broken: true}, rest.Config{BearerToken: "secret"}, "", 0, "no etcd"},
+		"as another user":                 {cluster{user: "tenant"}, rest.Config{BearerToken: "secret", Impersonate: impersonates}, "", 0, "act as tenant"},
+	} {
+		server := httptest.NewServer(&test.api)
+		test.config.Host = server.URL
+		var said []string
+		relay, err := Find(t.Context(), &test.config, "ovn-kubernetes", func(text string) { said = append(said, text) })
+		if err != nil || relay == nil {
+			t.Fatal(name, relay, err)
+		}
+		for range 2 {
+			got, err := relay.Client().Get("https://relay/api/v1/nodes/w1/v1/flows?namespace=shop")
+			if test.fails != "" {
+				if err == nil || !strings.Contains(err.Error(), test.fails) {
+					t.Errorf("%s: %v, want an error with %q", name, err, test.fails)
+				}
+				continue
+			}
+			if err != nil {
+				t.Fatal(name, err)
+			}
+			text, err := io.ReadAll(got.Body)
+			got.Body.Close()
+			if err != nil || string(text) != service+"/api/v1/nodes/w1/v1/flows?namespace=shop" {
+				t.Errorf("%s: %s, %v", name, text, err)
+			}
+		}
+		want := []string{test.shown, test.shown}
+		if test.shown == "" {
+			want = nil
+		}
+		if !slices.Equal(test.api.shown, want) || len(said) != test.said {
+			t.Errorf("%s: the relay was shown %q, want %q; the user was told %q", name, test.api.shown, want, said)
+		}
+		if n := len(test.api.asked); n > 2 && !test.api.broken {
+			t.Errorf("%s: two requests made %d token requests: %q", name, n, test.api.asked)
+		}
+		server.Close()
 	}
 }
