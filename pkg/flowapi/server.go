@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -35,24 +37,36 @@ func (r Refused) Error() string { return r.Text }
 //	GET /v1/flows/{id}/why
 func Handler(from Source) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+SummaryPath, func(w http.ResponseWriter, r *http.Request) {
-		summary, err := from.Summary(r.Context(), r.URL.Query().Get("fresh") == "true")
-		answer(w, summary, err)
-	})
-	mux.HandleFunc("GET "+FlowsPath, func(w http.ResponseWriter, r *http.Request) {
-		q, err := parseQuery(r.URL.Query())
-		if err != nil {
-			http.Error(w, err.Error(), http.StatusBadRequest)
-			return
-		}
-		flows, err := from.Flows(r.Context(), q)
-		answer(w, flows, err)
-	})
-	mux.HandleFunc("GET "+FlowsPath+"/{id}/why", func(w http.ResponseWriter, r *http.Request) {
-		why, err := from.Why(r.Context(), r.PathValue("id"))
-		answer(w, why, err)
-	})
+	for pattern, handler := range routes(from) {
+		mux.HandleFunc(pattern, handler)
+	}
 	return mux
+}
+
+// Patterns are those of Handler, sorted.
+func Patterns() []string { return slices.Sorted(maps.Keys(routes(nil))) }
+
+// routes are the handlers by pattern.
+func routes(from Source) map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET " + SummaryPath: func(w http.ResponseWriter, r *http.Request) {
+			summary, err := from.Summary(r.Context(), r.URL.Query().Get("fresh") == "true")
+			answer(w, summary, err)
+		},
+		"GET " + FlowsPath: func(w http.ResponseWriter, r *http.Request) {
+			q, err := parseQuery(r.URL.Query())
+			if err != nil {
+				http.Error(w, err.Error(), http.StatusBadRequest)
+				return
+			}
+			flows, err := from.Flows(r.Context(), q)
+			answer(w, flows, err)
+		},
+		"GET " + FlowsPath + "/{id}/why": func(w http.ResponseWriter, r *http.Request) {
+			why, err := from.Why(r.Context(), r.PathValue("id"))
+			answer(w, why, err)
+		},
+	}
 }
 
 func answer(w http.ResponseWriter, what any, err error) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/singleflight"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
@@ -33,12 +35,15 @@ type Followed struct {
 	built *snapshot.Snapshot
 	at    time.Time
 	lists map[listKey][]*snapshot.Object
+	// reading are the lists that are being read: once for all who want the same.
+	reading singleflight.Group
 }
 
-// listKey are the objects of a namespace that views ask for.
+// listKey are the objects of a list that views ask for, or one of them by its name.
 type listKey struct {
-	resource  snapshot.Resource
-	namespace string
+	resource snapshot.Resource
+	selected snapshot.Selected
+	name     string
 }
 
 // followed are the resources that are watched.
@@ -144,19 +149,24 @@ func (f *Followed) With(ctx context.Context, want web.Want) (*snapshot.Snapshot,
 		if err != nil {
 			return nil, err
 		}
-		pod, err := f.client.Of(snapshot.Pods, snapshot.Selected{Namespace: namespace}).Get(ctx, name, metav1.GetOptions{})
-		if err != nil {
-			return narrow(shared, ""), ignoreAbsent(err)
+		pods, err := f.list(ctx, listKey{snapshot.Pods, snapshot.Selected{Namespace: namespace}, name})
+		if err != nil || len(pods) == 0 {
+			return narrow(shared, ""), err
 		}
-		host, _, _ := unstructured.NestedString(pod.Object, "spec", "nodeName")
-		s := narrow(shared, host)
-		s.Add(snapshot.Pods, pod.Object)
-		return s, nil
+		host, _, _ := unstructured.NestedString(pods[0].Fields(), "spec", "nodeName")
+		return with(narrow(shared, host), snapshot.Pods, pods), nil
 	case want.Node != "":
-		s := narrow(shared, want.Node)
-		return s, s.List(ctx, f.client, snapshot.Pods, snapshot.Selected{Fields: "spec.nodeName=" + want.Node})
+		pods, err := f.list(ctx, listKey{snapshot.Pods, snapshot.Selected{Fields: "spec.nodeName=" + want.Node}, ""})
+		return with(narrow(shared, want.Node), snapshot.Pods, pods), err
 	}
 	return f.namespaces(ctx, shared, want)
+}
+
+func with(s *snapshot.Snapshot, r snapshot.Resource, objects []*snapshot.Object) *snapshot.Snapshot {
+	for _, object := range objects {
+		s.AddShared(r, object)
+	}
+	return s
 }
 
 // namespaces adds the objects of namespaces that are asked for.
@@ -167,41 +177,73 @@ func (f *Followed) namespaces(ctx context.Context, shared *snapshot.Snapshot, wa
 			continue
 		}
 		for _, namespace := range want.Namespaces {
-			objects, err := f.list(ctx, listKey{r, namespace})
+			objects, err := f.list(ctx, listKey{r, snapshot.Selected{Namespace: namespace}, ""})
 			if err != nil {
 				return nil, err
 			}
-			for _, object := range objects {
-				s.AddShared(r, object)
-			}
+			with(s, r, objects)
 		}
 	}
 	s.Sort()
 	return s, nil
 }
 
-// list reads the objects of a namespace. A view asks for them more than once, and so do other viewers: it forgets them after
-// the time of a snapshot.
+// list reads objects. A view asks for them more than once, and so do other viewers, also while they are being read: it forgets
+// them after the time of a snapshot.
 func (f *Followed) list(ctx context.Context, key listKey) ([]*snapshot.Object, error) {
-	f.mu.Lock()
-	objects, ok := f.lists[key]
-	f.mu.Unlock()
-	if ok {
+	if objects, ok := f.recent(key); ok {
 		return objects, nil
 	}
-	s := snapshot.New(time.Now(), f.namespace)
-	if err := s.List(ctx, f.client, key.resource, snapshot.Selected{Namespace: key.namespace}); err != nil {
-		return nil, err
-	}
+	got, err, _ := f.reading.Do(fmt.Sprintf("%q", key), func() (any, error) {
+		if objects, ok := f.recent(key); ok { // read while this one began
+			return objects, nil
+		}
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // for the others who wait
+		defer cancel()
+		objects, err := f.read(ctx, key)
+		if err == nil {
+			f.remember(key, objects)
+		}
+		return objects, err
+	})
+	objects, _ := got.([]*snapshot.Object)
+	return objects, err
+}
+
+func (f *Followed) recent(key listKey) ([]*snapshot.Object, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.lists[key] = s.Shared(key.resource)
+	objects, ok := f.lists[key]
+	return objects, ok
+}
+
+func (f *Followed) remember(key listKey, objects []*snapshot.Object) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.lists[key] = objects
 	time.AfterFunc(snapshotFor, func() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		delete(f.lists, key)
 	})
-	return f.lists[key], nil
+}
+
+// read asks the API server. An object that there is not is an empty list.
+func (f *Followed) read(ctx context.Context, key listKey) ([]*snapshot.Object, error) {
+	s := snapshot.New(time.Now(), f.namespace)
+	if key.name == "" {
+		err := s.List(ctx, f.client, key.resource, key.selected)
+		return s.Shared(key.resource), err
+	}
+	object, err := f.client.Of(key.resource, key.selected).Get(ctx, key.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	s.Add(key.resource, object.Object)
+	return s.Shared(key.resource), nil
 }
 
 // narrow leaves one of the nodes: a view of it, or of a pod on it, does not wait for the others to be read.

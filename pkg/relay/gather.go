@@ -124,6 +124,13 @@ func (g *Gathered) Summaries() (nodes map[string]*flowapi.Summary, failed map[st
 	return maps.Clone(g.nodes), maps.Clone(g.failed)
 }
 
+// of is the newest summary of a node; nil: there is none.
+func (g *Gathered) of(node string) *flowapi.Summary {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.nodes[node]
+}
+
 // Sums are those of the last hour, the oldest first.
 func (g *Gathered) Sums() []web.Sum {
 	g.mu.Lock()

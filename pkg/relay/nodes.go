@@ -31,30 +31,36 @@ const (
 //	GET /api/v1/nodes/{node}/v1/flows...  the API of a node's agent: flowapi.Handler
 func (r *Relay) NodesHandler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET "+flowapi.NodesPath, func(w http.ResponseWriter, request *http.Request) {
-		f, err := r.callerOf(request)
-		if err != nil {
-			refuse(w, err)
-			return
-		}
-		nodes, err := f.nodes(request.Context(), request.URL.Query().Get("namespace"))
-		if err != nil {
-			refuse(w, err)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(nodes) // the caller is gone
-	})
-	mux.HandleFunc("GET "+flowapi.NodesPath+"/{node}/v1/", func(w http.ResponseWriter, request *http.Request) {
-		f, err := r.callerOf(request)
-		if err != nil {
-			refuse(w, err)
-			return
-		}
-		node := request.PathValue("node")
-		http.StripPrefix(flowapi.NodesPath+"/"+node, flowapi.Handler(nodeOf{f, node})).ServeHTTP(w, request)
-	})
+	for pattern, answer := range nodesRoutes() {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, request *http.Request) {
+			f, err := r.callerOf(request)
+			if err != nil {
+				refuse(w, err)
+				return
+			}
+			answer(w, request, f)
+		})
+	}
 	return web.Secure(mux)
+}
+
+// nodesRoutes are the handlers of NodesHandler by pattern. They get the facts of the caller.
+func nodesRoutes() map[string]func(http.ResponseWriter, *http.Request, facts) {
+	return map[string]func(http.ResponseWriter, *http.Request, facts){
+		"GET " + flowapi.NodesPath: func(w http.ResponseWriter, request *http.Request, f facts) {
+			nodes, err := f.nodes(request.Context(), request.URL.Query().Get("namespace"))
+			if err != nil {
+				refuse(w, err)
+				return
+			}
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(nodes) // the caller is gone
+		},
+		"GET " + flowapi.NodesPath + "/{node}/v1/": func(w http.ResponseWriter, request *http.Request, f facts) {
+			node := request.PathValue("node")
+			http.StripPrefix(flowapi.NodesPath+"/"+node, flowapi.Handler(nodeOf{f, node})).ServeHTTP(w, request)
+		},
+	}
 }
 
 // callerOf are the facts of the caller of a request.
@@ -213,6 +219,9 @@ func (n nodeOf) ask(ctx context.Context, sight *Sight, do func(ctx context.Conte
 // Summary implements flowapi.Source.
 func (n nodeOf) Summary(ctx context.Context, fresh bool) (*flowapi.Summary, error) {
 	sight, failed := n.caller.Sight(ctx, PodOffloads)
+	if !sight.Nodes && !sight.All && !n.hasPods(sight) {
+		return nil, cmp.Or(failed(), n.foreign())
+	}
 	var got *flowapi.Summary
 	err := n.ask(ctx, sight, func(ctx context.Context, agent flowapi.Source) (err error) {
 		got, err = agent.Summary(ctx, fresh)
@@ -231,6 +240,12 @@ func (n nodeOf) Summary(ctx context.Context, fresh bool) (*flowapi.Summary, erro
 		return nil, cmp.Or(failed(), n.foreign())
 	}
 	return out, failed()
+}
+
+// hasPods says whether the node had a pod of the caller when the agents of all nodes were asked last.
+func (n nodeOf) hasPods(sight *Sight) bool {
+	s := n.relay.gathered.of(n.node)
+	return s != nil && slices.ContainsFunc(s.Pods, func(p flowapi.PodSummary) bool { return sight.Pods(p.Namespace) })
 }
 
 // restrictSummary leaves the caller's pods. Who may not see nodes gets their sum in place of that of the node.

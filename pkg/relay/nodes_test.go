@@ -52,7 +52,9 @@ func nodesRelay(own, foreign name, asker Asker) *Relay {
 	if r, ok := asker.(*rights); ok {
 		r.of = viewers
 	}
-	return New(o, NewReviewer(asker), agents, NewGathered(agents), names{own, foreign})
+	g := NewGathered(agents)
+	g.Gather(context.Background(), time.Unix(1_700_000_000, 0))
+	return New(o, NewReviewer(asker), agents, g, names{own, foreign})
 }
 
 // TestNodes_GiveEachCallerWhatHeMaySee: caller, verb and namespace.

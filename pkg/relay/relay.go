@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
@@ -80,11 +79,15 @@ type facts struct {
 
 // Snapshot implements web.Facts.
 func (f facts) Snapshot(ctx context.Context, want web.Want) (*snapshot.Snapshot, error) {
+	sight, failed := f.caller.Sight(ctx, PodOffloads)
+	want, err := restrictWant(want, sight)
+	if err = cmp.Or(failed(), err); err != nil {
+		return nil, err
+	}
 	s, err := f.relay.objects.With(ctx, want)
 	if err != nil {
 		return nil, err
 	}
-	sight, failed := f.caller.Sight(ctx, PodOffloads)
 	s = Restrict(s, sight)
 	return s, failed()
 }
@@ -222,11 +225,4 @@ func worst(summaries map[string]*flowapi.Summary, sight *Sight) []web.PodRate {
 		out = append(out, web.NewPodRate(c.of, c.pod))
 	}
 	return out
-}
-
-func ignoreAbsent(err error) error {
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	return err
 }

@@ -6,12 +6,29 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
 // denied is said of what a caller may not see.
 const denied = flowapi.DeniedNodes
+
+// restrictWant leaves of what a view wants only what the caller may see: the rest is not read. A pod or a node that is not the caller's
+// to see is one that there is not.
+func restrictWant(want web.Want, sight *Sight) (web.Want, error) {
+	if want.Pod != "" {
+		if namespace, _, _ := strings.Cut(want.Pod, "/"); !sight.Pods(namespace) {
+			return want, answer.ErrNotFound{Object: "pod " + want.Pod}
+		}
+	}
+	if want.Node != "" && !sight.Nodes {
+		return want, answer.ErrNotFound{Object: "node " + want.Node}
+	}
+	want.Namespaces = slices.DeleteFunc(slices.Clone(want.Namespaces), func(namespace string) bool { return !sight.Pods(namespace) })
+	return want, nil
+}
 
 // Restrict leaves of a snapshot what a caller may see. What is left out because of rights is in Missing.
 func Restrict(s *snapshot.Snapshot, sight *Sight) *snapshot.Snapshot {

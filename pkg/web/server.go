@@ -10,8 +10,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"time"
 
 	"github.com/ovn-offload/ovn-offload/docs"
@@ -43,17 +45,26 @@ var ErrUnknown = errors.New("sign in again: kubectl offload ui")
 //	GET /api/v1/stream/{view}?...   the same whenever it changes, as server-sent events
 //	GET /api/v1/help/{page}         a page of the documentation
 func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	for pattern, handler := range s.routes() {
+		mux.HandleFunc(pattern, handler)
+	}
+	return Secure(mux)
+}
+
+// routes are the handlers by pattern.
+func (s *Server) routes() map[string]http.HandlerFunc {
 	files, err := fs.Sub(assets, "assets")
 	if err != nil {
 		panic(err) // the name is right
 	}
-	mux := http.NewServeMux()
-	mux.Handle("GET /", http.FileServerFS(files))
-	mux.HandleFunc("GET /api/v1/views/{view}", s.view)
-	mux.HandleFunc("GET /api/v1/stream/{view}", s.stream)
-	mux.HandleFunc("GET /api/v1/help/{page}", help)
-	return Secure(mux)
+	return map[string]http.HandlerFunc{
+		"GET /": http.FileServerFS(files).ServeHTTP, "GET /api/v1/help/{page}": help, "GET /api/v1/views/{view}": s.view, "GET /api/v1/stream/{view}": s.stream,
+	}
 }
+
+// Patterns are those of Handler, sorted.
+func Patterns() []string { return slices.Sorted(maps.Keys((&Server{}).routes())) }
 
 // Secure sets the headers of all answers. The page runs no script and loads no file but its own.
 func Secure(next http.Handler) http.Handler {

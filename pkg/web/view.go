@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -76,6 +78,9 @@ type builder func(ctx context.Context, f Facts, q url.Values) (*View, error)
 func builders() map[string]builder {
 	return map[string]builder{"overview": overviewView, "health": healthView, "node": nodeView, "pod": podView, "worst": worstView, "path": pathView, "flows": flowsView, "traffic": trafficView, "map": mapView, "policies": policiesView}
 }
+
+// Views are the names of all views, sorted.
+func Views() []string { return slices.Sorted(maps.Keys(builders())) }
 
 // Build makes a view.
 func Build(ctx context.Context, f Facts, name string, q url.Values) (*View, error) {
