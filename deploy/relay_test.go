@@ -6,8 +6,40 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/runtime"
 )
+
+// checkMemory: what callers make the relay keep ends the relay and no other process of its node. The Go runtime collects before that.
+func checkMemory(t *testing.T, objects []runtime.Object) {
+	t.Helper()
+	for _, object := range objects {
+		d, ok := object.(*appsv1.Deployment)
+		if !ok {
+			continue
+		}
+		c := d.Spec.Template.Spec.Containers[0]
+		soft := ""
+		for _, e := range c.Env {
+			if e.Name == "GOMEMLIMIT" {
+				soft = strings.TrimSuffix(e.Value, "B") // as Kubernetes writes it
+			}
+		}
+		collects, err := resource.ParseQuantity(soft)
+		if err != nil {
+			t.Fatal(soft, err)
+		}
+		limit, request := c.Resources.Limits[corev1.ResourceMemory], c.Resources.Requests[corev1.ResourceMemory]
+		if len(c.Resources.Limits) != 1 || limit.Cmp(collects) <= 0 || request.Cmp(resource.MustParse("300Mi")) < 0 {
+			t.Errorf("memory: request %s, limit %s, collected at %s; limits %v", &request, &limit, soft, c.Resources.Limits)
+		}
+		return
+	}
+	t.Error("there is no Deployment")
+}
 
 // TestRelay_IsOnByItsValueAndOnlyReads: it has no right to change anything, to read a Secret, or to execute in a pod.
 func TestRelay_IsOnByItsValueAndOnlyReads(t *testing.T) {
@@ -57,6 +89,7 @@ func TestRelay_IsOnByItsValueAndOnlyReads(t *testing.T) {
 	if !slices.Equal(rights, want) {
 		t.Errorf("rights that are not to read: %v, want %v", rights, want)
 	}
+	checkMemory(t, objects)
 	if !strings.Contains(on[file], "replicas: 3") {
 		t.Error("the number of replicas is not that of the values")
 	}

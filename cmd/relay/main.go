@@ -92,7 +92,7 @@ func run(ctx context.Context, o options, log *slog.Logger) error {
 	directory := &relay.Directory{Objects: followed.Snapshot, Certificate: o.certificate}
 	gathered := relay.NewGathered(directory.Agents)
 	r := relay.New(followed, relay.NewReviewer(relay.APIServer{Client: objects}), directory.Agents, gathered, o.names(followed))
-	page := &web.Server{Facts: r.Facts, Period: period}
+	page := &web.Server{Facts: r.Facts, Period: period, Admit: r.Admit}
 	registry := expose.NewRegistry(version)
 	gathered.Register(registry)
 	o.metrics.Gatherer, o.metrics.Allowed, o.metrics.Ready, o.metrics.Logger = registry, client.Allowed, followed.Synced, log

@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// askedAtOnce bounds the answers of agents with all their rules that are in memory, and answerWithin the time for one.
-	askedAtOnce  = 4
+	// answerWithin bounds the time for an answer of an agent.
 	answerWithin = 30 * time.Second
 	// maxRuled bounds the flows of an answer with rules.
 	maxRuled = flowapi.DefaultLimit
@@ -69,7 +68,15 @@ func (r *Relay) callerOf(request *http.Request) (facts, error) {
 	if errors.Is(err, web.ErrUnknown) {
 		return facts{}, flowapi.Refused{Status: http.StatusUnauthorized, Text: "the relay does not know whose token this is"}
 	}
-	return f, err
+	return f, refusedIfBusy(err)
+}
+
+// refusedIfBusy gives a caller with too many requests the status that says so.
+func refusedIfBusy(err error) error {
+	if errors.Is(err, web.ErrBusy) {
+		return flowapi.Refused{Status: http.StatusTooManyRequests, Text: err.Error()}
+	}
+	return err
 }
 
 func refuse(w http.ResponseWriter, err error) {
@@ -146,7 +153,11 @@ func (n nodeOf) Flows(ctx context.Context, q flowapi.Query) (*flowapi.Flows, err
 	}
 	var got *flowapi.Flows
 	var unnamed error
-	err = n.ask(ctx, sight, func(ctx context.Context, agent flowapi.Source) (err error) {
+	at := n.relay.plain
+	if q.Why {
+		at = n.relay.ruled
+	}
+	err = n.ask(ctx, sight, at, func(ctx context.Context, agent flowapi.Source) (err error) {
 		if got, err = agent.Flows(ctx, q); err == nil && q.Why {
 			unnamed = addNames(ctx, n.relay.shared.names, agent, got)
 		}
@@ -193,18 +204,17 @@ func (n nodeOf) foreign() error {
 	return flowapi.Refused{Status: http.StatusForbidden, Text: "node " + n.node + " has no pod whose flows you may see"}
 }
 
-// ask asks the agent when few others are asked. Who may not see nodes does not learn its address.
-func (n nodeOf) ask(ctx context.Context, sight *Sight, do func(ctx context.Context, agent flowapi.Source) error) error {
+// ask asks the agent when it has a place. Who may not see nodes does not learn its address.
+func (n nodeOf) ask(ctx context.Context, sight *Sight, at *places, do func(ctx context.Context, agent flowapi.Source) error) error {
 	agent, ok := n.relay.agents()[n.node]
 	if !ok {
 		return fmt.Errorf("the relay knows no agent with the flows of node %s", n.node)
 	}
-	select {
-	case n.relay.asking <- struct{}{}:
-		defer func() { <-n.relay.asking }()
-	case <-ctx.Done():
-		return ctx.Err()
+	leave, err := at.take(ctx, n.share(ctx))
+	if err != nil {
+		return refusedIfBusy(err)
 	}
+	defer leave()
 	ctx, cancel := context.WithTimeout(ctx, answerWithin)
 	defer cancel()
 	switch err := do(ctx, agent); {
@@ -223,7 +233,7 @@ func (n nodeOf) Summary(ctx context.Context, fresh bool) (*flowapi.Summary, erro
 		return nil, cmp.Or(failed(), n.foreign())
 	}
 	var got *flowapi.Summary
-	err := n.ask(ctx, sight, func(ctx context.Context, agent flowapi.Source) (err error) {
+	err := n.ask(ctx, sight, n.relay.plain, func(ctx context.Context, agent flowapi.Source) (err error) {
 		got, err = agent.Summary(ctx, fresh)
 		return err
 	})
@@ -292,7 +302,7 @@ func (n nodeOf) Why(ctx context.Context, id string) (*flowapi.Why, error) {
 		return nil, cmp.Or(failed(), deniedIn(""))
 	}
 	var why *flowapi.Why
-	err := n.ask(ctx, sight, func(ctx context.Context, agent flowapi.Source) (err error) {
+	err := n.ask(ctx, sight, n.relay.ruled, func(ctx context.Context, agent flowapi.Source) (err error) {
 		if why, err = agent.Why(ctx, id); err != nil {
 			return err
 		}

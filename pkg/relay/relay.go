@@ -31,15 +31,26 @@ type Relay struct {
 	agents   Agents
 	gathered *Gathered
 	shared   shared
-	// asking has an element for each agent that is asked by NodesHandler.
-	asking chan struct{}
+	// ruled and plain are for questions of NodesHandler to agents, with rules and without; viewing and following for views of the page.
+	ruled, plain, viewing, following *places
 }
+
+// What the relay does at a time for all callers, and for one. A caller's further requests wait, as many as requestsEach; its further
+// streams are refused.
+const (
+	ruledAtOnce, ruledEach     = 4, 3 // answers of agents with all their rules are large
+	plainAtOnce, plainEach     = 16, 12
+	viewsAtOnce, viewsEach     = 32, 16
+	streamsAtOnce, streamsEach = 500, 8
+	requestsEach               = 64
+)
 
 // New makes a relay. Without names flows have none.
 func New(objects Objects, reviewer *Reviewer, agents Agents, gathered *Gathered, names flownames.Asker) *Relay {
 	return &Relay{
 		objects: objects, reviewer: reviewer, agents: agents, gathered: gathered, shared: shared{names: names, answers: map[sharedKey]*sharedAnswer{}},
-		asking: make(chan struct{}, askedAtOnce),
+		ruled: newPlaces(ruledAtOnce, ruledEach, requestsEach), plain: newPlaces(plainAtOnce, plainEach, requestsEach),
+		viewing: newPlaces(viewsAtOnce, viewsEach, requestsEach), following: newPlaces(streamsAtOnce, streamsEach, 0),
 	}
 }
 

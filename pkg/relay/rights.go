@@ -109,6 +109,7 @@ func NewReviewer(asker Asker) *Reviewer {
 
 // Caller is the holder of a token, with the rights that were asked for. Unknown callers are nil.
 type Caller struct {
+	token [sha256.Size]byte
 	user  authenticationv1.UserInfo
 	until time.Time
 	asker Asker
@@ -130,7 +131,7 @@ func (r *Reviewer) Caller(ctx context.Context, token string) (*Caller, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Caller{user: user, until: r.Now().Add(remembered), asker: r.Asker, may: map[Right]bool{}}
+	c := &Caller{token: key, user: user, until: r.Now().Add(remembered), asker: r.Asker, may: map[Right]bool{}}
 	if !ok {
 		c.asker = nil
 	}

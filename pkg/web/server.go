@@ -30,7 +30,19 @@ type Server struct {
 	Facts func(*http.Request) (Facts, error)
 	// Period is the time between two looks at the facts while a view is open.
 	Period time.Duration
+	// Admit, if set, takes a place for a request before anything else is done. follows: the request is for a stream. leave gives the place back.
+	Admit func(r *http.Request, follows bool) (leave func(), err error)
 }
+
+const (
+	// writeWithin bounds the time in which a browser takes an event of a stream.
+	writeWithin = 30 * time.Second
+	// streamFor is how long a stream lasts. The browser comes back by itself, with the id of what it has.
+	streamFor = time.Hour
+)
+
+// ErrBusy is a caller who asks for too much at a time.
+var ErrBusy = errors.New("too many of your requests are open: close views, or ask again later")
 
 // ErrDenied is a caller who is known and may not see it.
 var ErrDenied = errors.New("you may not see this")
@@ -80,13 +92,28 @@ func Secure(next http.Handler) http.Handler {
 }
 
 func (s *Server) view(w http.ResponseWriter, r *http.Request) {
-	v, err := s.build(r.Context(), r)
+	leave, err := s.admit(r, false)
 	if err != nil {
 		fail(w, err)
 		return
 	}
+	v, err := s.build(r.Context(), r)
+	leave() // the answer is written without it: a browser may be slow
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(writeWithin)) // where the connection has one
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(v) // the caller is gone
+}
+
+// admit takes a place, if the server has places.
+func (s *Server) admit(r *http.Request, follows bool) (leave func(), err error) {
+	if s.Admit == nil {
+		return func() {}, nil
+	}
+	return s.Admit(r, follows)
 }
 
 func (s *Server) build(ctx context.Context, r *http.Request) (*View, error) {
@@ -106,6 +133,8 @@ func code(err error) int {
 	switch {
 	case errors.Is(err, ErrUnknown):
 		return http.StatusUnauthorized
+	case errors.Is(err, ErrBusy):
+		return http.StatusTooManyRequests
 	case errors.Is(err, ErrDenied):
 		return http.StatusForbidden
 	case errors.As(err, new(answer.ErrNotFound)), errors.As(err, new(trace.ErrNoObject)), errors.Is(err, ErrNoRelay):
@@ -119,7 +148,13 @@ func code(err error) int {
 // stream sends a view, and again whenever it changes. The id of an event is a hash of the view: a browser that comes back
 // with the newest gets no second copy. What the caller may see is asked anew for each.
 func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
-	flush := http.NewResponseController(w)
+	leave, err := s.admit(r, true)
+	if err != nil {
+		fail(w, err)
+		return
+	}
+	defer leave()
+	ends := time.Now().Add(streamFor)
 	w.Header().Set("Content-Type", "text/event-stream")
 	last := r.Header.Get("Last-Event-ID")
 	tick := time.NewTicker(s.Period)
@@ -133,13 +168,7 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			last = id
 		}
-		if _, err := w.Write(text); err != nil {
-			return
-		}
-		if err := flush.Flush(); err != nil {
-			return
-		}
-		if err != nil && code(err) == http.StatusUnauthorized {
+		if send(w, text) != nil || err != nil && code(err) == http.StatusUnauthorized || time.Now().After(ends) {
 			return
 		}
 		select {
@@ -148,6 +177,20 @@ func (s *Server) stream(w http.ResponseWriter, r *http.Request) {
 		case <-tick.C:
 		}
 	}
+}
+
+// send writes an event. A browser that does not take it in time is gone.
+func send(w http.ResponseWriter, text []byte) error {
+	to := http.NewResponseController(w)
+	_ = to.SetWriteDeadline(time.Now().Add(writeWithin)) // where the connection has one
+	if _, err := w.Write(text); err != nil {
+		return err
+	}
+	if err := to.Flush(); err != nil {
+		return err
+	}
+	_ = to.SetWriteDeadline(time.Time{})
+	return nil
 }
 
 // event is the next event of a stream whose last one had an id.
