@@ -72,7 +72,7 @@ func (r *Relay) caller(request *http.Request) (facts, error) {
 	if token == "" {
 		return facts{}, web.ErrUnknown
 	}
-	caller, err := r.reviewer.Caller(request.Context(), token)
+	caller, err := r.reviewer.Caller(request.Context(), token, sourceOf(request))
 	if err != nil {
 		return facts{}, err
 	}

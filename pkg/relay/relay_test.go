@@ -342,7 +342,7 @@ func TestReviewer_ForgetsAfterAMinute(t *testing.T) {
 	now := time.Unix(0, 0)
 	reviewer.Now = func() time.Time { return now }
 	see := func() bool {
-		c, err := reviewer.Caller(t.Context(), "tenant")
+		c, err := reviewer.Caller(t.Context(), "tenant", Source{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -370,7 +370,7 @@ func TestReviewer_ForgetsAfterAMinute(t *testing.T) {
 	}
 	delete(asker.of, "tenant")
 	now = now.Add(remembered)
-	if c, err := reviewer.Caller(t.Context(), "tenant"); c != nil || err != nil {
+	if c, err := reviewer.Caller(t.Context(), "tenant", Source{}); c != nil || err != nil {
 		t.Errorf("a token that has ended: %v, %v", c, err)
 	}
 }
@@ -379,7 +379,7 @@ func TestReviewer_ForgetsAfterAMinute(t *testing.T) {
 func TestRelay_WithoutTheAPIServerShowsNothing(t *testing.T) {
 	asker := &rights{of: callers()}
 	r := newRelay(own, foreign, asker)
-	if _, err := r.reviewer.Caller(t.Context(), "tenant"); err != nil {
+	if _, err := r.reviewer.Caller(t.Context(), "tenant", Source{}); err != nil {
 		t.Fatal(err)
 	}
 	asker.down = true

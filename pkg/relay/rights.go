@@ -3,10 +3,15 @@ package relay
 import (
 	"context"
 	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
 	"fmt"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -42,18 +47,38 @@ type Asker interface {
 // APIServer is an Asker.
 type APIServer struct{ Client dynamic.Interface }
 
-// Whose implements Asker: a token for the relay, or one for the API server.
+// Whose implements Asker: a token for the relay, or one for the API server. It is one review: the token says for whom it is, and the
+// API server whether that is true.
 func (a APIServer) Whose(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
-	for _, audiences := range [][]string{{web.Audience}, nil} {
-		review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiences}}
-		if err := a.ask(ctx, authenticationv1.SchemeGroupVersion, "TokenReview", "tokenreviews", review); err != nil {
-			return authenticationv1.UserInfo{}, false, fmt.Errorf("asking whose a token is: %w", err)
-		}
-		if review.Status.Authenticated {
-			return review.Status.User, true, nil
-		}
+	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiencesOf(token)}}
+	if err := a.ask(ctx, authenticationv1.SchemeGroupVersion, "TokenReview", "tokenreviews", review); err != nil {
+		return authenticationv1.UserInfo{}, false, fmt.Errorf("asking whose a token is: %w", err)
 	}
-	return authenticationv1.UserInfo{}, false, nil
+	return review.Status.User, review.Status.Authenticated, nil
+}
+
+// audiencesOf are the relay's for a token that says so, and none, which are the API server's own, for any other. The format is that of
+// RFC 7519, where the audience is a text or a list.
+func audiencesOf(token string) []string {
+	parts := strings.Split(token, ".")
+	if len(parts) != 3 {
+		return nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(parts[1])
+	if err != nil {
+		return nil
+	}
+	var claims struct {
+		Audience any `json:"aud"`
+	}
+	if json.Unmarshal(text, &claims) != nil {
+		return nil
+	}
+	list, isList := claims.Audience.([]any)
+	if claims.Audience == any(web.Audience) || isList && slices.Contains(list, any(web.Audience)) {
+		return []string{web.Audience}
+	}
+	return nil
 }
 
 // May implements Asker.
@@ -86,69 +111,17 @@ func (a APIServer) ask(ctx context.Context, version schema.GroupVersion, kind, r
 	return runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, review)
 }
 
-const (
-	// remembered is how long an answer of the API server counts. A right that is taken away ends then, also for streams.
-	remembered = time.Minute
-	// maxAnswers bounds what is remembered, and with it what unknown tokens can use of memory.
-	maxAnswers = 10_000
-)
-
-// Reviewer remembers the answers of an Asker.
-type Reviewer struct {
-	Asker Asker
-	Now   func() time.Time
-
-	mu      sync.Mutex
-	callers map[[sha256.Size]byte]*Caller
-}
-
-// NewReviewer makes one that knows nothing yet.
-func NewReviewer(asker Asker) *Reviewer {
-	return &Reviewer{Asker: asker, Now: time.Now, callers: map[[sha256.Size]byte]*Caller{}}
-}
-
-// Caller is the holder of a token, with the rights that were asked for. Unknown callers are nil.
+// Caller is the holder of a token, with the rights that were asked for.
 type Caller struct {
 	token [sha256.Size]byte
 	user  authenticationv1.UserInfo
 	until time.Time
 	asker Asker
+	// rights bounds the questions for rights, and so what is remembered of them within a minute.
+	rights *rate.Limiter
 
 	mu  sync.Mutex
 	may map[Right]bool
-}
-
-// Caller says whose a token is; nil if it is not valid.
-func (r *Reviewer) Caller(ctx context.Context, token string) (*Caller, error) {
-	key := sha256.Sum256([]byte(token))
-	r.mu.Lock()
-	known, ok := r.callers[key]
-	r.mu.Unlock()
-	if ok && r.Now().Before(known.until) {
-		return known.orNil(), nil
-	}
-	user, ok, err := r.Asker.Whose(ctx, token)
-	if err != nil {
-		return nil, err
-	}
-	c := &Caller{token: key, user: user, until: r.Now().Add(remembered), asker: r.Asker, may: map[Right]bool{}}
-	if !ok {
-		c.asker = nil
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if len(r.callers) >= maxAnswers {
-		clear(r.callers)
-	}
-	r.callers[key] = c
-	return c.orNil(), nil
-}
-
-func (c *Caller) orNil() *Caller {
-	if c.asker == nil {
-		return nil
-	}
-	return c
 }
 
 // May says whether the caller has a right. Who has it in all namespaces has it in each.
@@ -168,6 +141,9 @@ func (c *Caller) ask(ctx context.Context, r Right) (bool, error) {
 	c.mu.Unlock()
 	if ok {
 		return may, nil
+	}
+	if err := c.rights.Wait(ctx); err != nil {
+		return false, fmt.Errorf("asking what %s may see: %w", c.user.Username, err)
 	}
 	may, err := c.asker.May(ctx, c.user, r)
 	if err != nil {

@@ -42,7 +42,7 @@ const (
 )
 
 // ErrBusy is a caller who asks for too much at a time.
-var ErrBusy = errors.New("too many of your requests are open: close views, or ask again later")
+var ErrBusy = errors.New("too many requests at a time: close views, or ask again later")
 
 // ErrDenied is a caller who is known and may not see it.
 var ErrDenied = errors.New("you may not see this")
