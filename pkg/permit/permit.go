@@ -26,8 +26,8 @@ const (
 	Injections = "injections" // sends packets in the name of a pod
 )
 
-// May asks for the right to create a resource, before anything else is done. Who has it not, but may run commands in the
-// agents' pods, could do without this program.
+// May asks for the right to create a resource, before anything else is done. The real right is pods/exec in the agents' pods: a user
+// who has that, and not this one, could do the same without this program.
 func May(ctx context.Context, client kubernetes.Interface, namespace, resource string) error {
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Group: "ovn-offload.io", Resource: resource},
