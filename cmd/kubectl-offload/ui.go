@@ -25,7 +25,7 @@ func uiCommand() *cobra.Command {
 	var port uint16
 	cmd := &cobra.Command{
 		Use: "ui", Args: cobra.NoArgs, Short: "the page: nodes, NICs, pods and paths in a browser",
-		Long: "Ui serves the page on this machine alone, with your own rights, until it is interrupted.\nOpen the address that it prints: it has a token that is valid as long as the command runs.",
+		Long: "Ui serves the page on this machine alone, with your own rights, until it is interrupted.\nOpen the address that it prints: it has a token that signs in one browser, once.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			handler, err := o.page(cmd.Context())
 			if err != nil {

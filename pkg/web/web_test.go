@@ -103,25 +103,71 @@ func status(t *testing.T, handler http.Handler, change func(*http.Request)) int 
 // TestLocal_AsksForTheToken: a page of another origin, and another user of the machine, get nothing.
 func TestLocal_AsksForTheToken(t *testing.T) {
 	handler := Local("secret", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	cookie := func(value string) func(*http.Request) {
-		return func(r *http.Request) { r.AddCookie(&http.Cookie{Name: cookieName, Value: value}) }
+	place, signedIn := signIn(t, handler, "secret")
+	at := func(path string, cookies ...*http.Cookie) func(*http.Request) {
+		return func(r *http.Request) {
+			r.URL.Path = path
+			for _, cookie := range cookies {
+				r.AddCookie(cookie)
+			}
+		}
 	}
+	view := place + "api/v1/views/health"
+	wrong := &http.Cookie{Name: signedIn.Name, Value: signedIn.Value[1:]}
 	for name, test := range map[string]struct {
 		change func(*http.Request)
 		want   int
 	}{
-		"no token":            {func(*http.Request) {}, http.StatusUnauthorized},
-		"a wrong cookie":      {cookie("secre"), http.StatusUnauthorized},
-		"the cookie":          {cookie("secret"), http.StatusOK},
-		"a wrong token":       {func(r *http.Request) { r.URL.RawQuery = "token=x" }, http.StatusUnauthorized},
-		"the token":           {func(r *http.Request) { r.URL.RawQuery = "token=secret" }, http.StatusSeeOther},
-		"the token elsewhere": {func(r *http.Request) { r.URL.RawQuery, r.URL.Path = "token=secret", "/api/v1/views/health" }, http.StatusUnauthorized},
-		"another name":        {func(r *http.Request) { cookie("secret")(r); r.Host = "example.com" }, http.StatusForbidden},
+		"no cookie":                  {at(view), http.StatusUnauthorized},
+		"a wrong cookie":             {at(view, wrong), http.StatusUnauthorized},
+		"the token as the cookie":    {at(view, &http.Cookie{Name: signedIn.Name, Value: "secret"}), http.StatusUnauthorized},
+		"a cookie of another name":   {at(view, &http.Cookie{Name: "ovn-offload", Value: signedIn.Value}), http.StatusUnauthorized},
+		"the cookie":                 {at(view, signedIn), http.StatusOK},
+		"the cookie elsewhere":       {at("/api/v1/views/health", signedIn), http.StatusUnauthorized},
+		"the cookie, another name":   {func(r *http.Request) { at(view, signedIn)(r); r.Host = "example.com" }, http.StatusForbidden},
+		"the token a second time":    {func(r *http.Request) { r.URL.RawQuery = "token=secret" }, http.StatusUnauthorized},
+		"the token without its path": {func(r *http.Request) { r.URL.RawQuery, r.URL.Path = "token=secret", "/api/v1/views/health" }, http.StatusUnauthorized},
 	} {
 		if got := status(t, handler, test.change); got != test.want {
 			t.Errorf("%s: %d, want %d", name, got, test.want)
 		}
 	}
+}
+
+// TestLocal_SignsInOneBrowser by the token: another one, or a wrong token before it, does not.
+func TestLocal_SignsInOneBrowser(t *testing.T) {
+	handler := Local("secret", http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	for name, query := range map[string]string{"no token": "", "a wrong one": "token=x", "an empty one": "token="} {
+		if got := status(t, handler, func(r *http.Request) { r.URL.RawQuery = query }); got != http.StatusUnauthorized {
+			t.Errorf("%s: %d", name, got)
+		}
+	}
+	place, cookie := signIn(t, handler, "secret")
+	if cookie.Path != place || !cookie.HttpOnly || cookie.SameSite != http.SameSiteStrictMode || len(place) < 20 {
+		t.Errorf("at %s, cookie %+v", place, cookie)
+	}
+}
+
+// TestLocal_TwoCommandsKeepEachOtherSignedIn: browsers have one cookie of a name for all ports.
+func TestLocal_TwoCommandsKeepEachOtherSignedIn(t *testing.T) {
+	one, two := Local("secret", http.NotFoundHandler()), Local("secret", http.NotFoundHandler())
+	_, a := signIn(t, one, "secret")
+	_, b := signIn(t, two, "secret")
+	if a.Name == b.Name || a.Path == b.Path {
+		t.Errorf("cookies %s at %s and %s at %s", a.Name, a.Path, b.Name, b.Path)
+	}
+}
+
+// signIn gives where the page is, and the cookie.
+func signIn(t *testing.T, handler http.Handler, token string) (place string, cookie *http.Cookie) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	handler.ServeHTTP(w, httptest.NewRequest(http.MethodGet, "http://127.0.0.1:1234/?token="+token, nil))
+	cookies := w.Result().Cookies()
+	if w.Code != http.StatusSeeOther || len(cookies) != 1 {
+		t.Fatalf("signing in: %d, %v", w.Code, cookies)
+	}
+	return w.Header().Get("Location"), cookies[0]
 }
 
 // TestHandler_ReadsOnly and answers with a status that says what is wrong.

@@ -208,9 +208,15 @@ func openPage(t *testing.T, config string, flags ...string) opened {
 	if code, text := p.get(t, "/api/v1/views/health"); code != http.StatusUnauthorized {
 		t.Errorf("before the token is known: status %d: %s", code, text)
 	}
-	if code, text := p.get(t, "/?"+address.RawQuery); code != http.StatusOK || !strings.Contains(text, "ovn-offload") {
-		t.Fatalf("signing in: status %d: %s", code, text)
+	answer, err := p.client.Get(address.String())
+	if err != nil {
+		t.Fatal(err)
 	}
+	defer answer.Body.Close()
+	if text, err := io.ReadAll(answer.Body); err != nil || answer.StatusCode != http.StatusOK || !strings.Contains(string(text), "ovn-offload") {
+		t.Fatalf("signing in: status %d: %s, %v", answer.StatusCode, text, err)
+	}
+	p.address = strings.TrimSuffix(answer.Request.URL.String(), "/") // where the page is
 	return p
 }
 
