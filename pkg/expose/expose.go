@@ -125,10 +125,13 @@ func serve(ctx context.Context, address string, config *tls.Config, handler http
 	return nil
 }
 
+// maxHeader leaves room for a token of an account with many groups, in two headers.
+const maxHeader = 64 << 10
+
 // Serve serves until ctx ends.
 func Serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := &http.Server{
-		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 1 << 14,
+		Handler: handler, ReadHeaderTimeout: 5 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	defer context.AfterFunc(ctx, func() { server.Close() })()

@@ -126,6 +126,27 @@ func TestRun_ServesMoreByTheCertificateOfTheCaller(t *testing.T) {
 	}
 }
 
+// TestServe_TakesLongTokens, as those of accounts with many groups, and no headers without end.
+func TestServe_TakesLongTokens(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	go Serve(t.Context(), listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, len(tokenOf(r))) }), slog.New(slog.DiscardHandler))
+	for size, want := range map[int]int{100: 200, 48 << 10: 200, 200 << 10: 431} {
+		request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+listener.Addr().String(), nil)
+		request.Header.Set("Authorization", "Bearer "+strings.Repeat("x", size))
+		response, err := http.DefaultClient.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("a token of %d bytes: %d, want %d", size, response.StatusCode, want)
+		}
+	}
+}
+
 func TestRun_PlainOnlyAtTheLoopback(t *testing.T) {
 	for _, address := range []string{":9410", "0.0.0.0:9410", "172.18.0.3:9410", "[::]:9410", "localhost:9410", "9410"} {
 		if err := Run(t.Context(), Config{Local: address}); err == nil || !strings.Contains(err.Error(), "loopback") {

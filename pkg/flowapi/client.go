@@ -31,23 +31,47 @@ func (c Client) Summary(ctx context.Context, fresh bool) (*Summary, error) {
 	if fresh {
 		v.Set("fresh", "true")
 	}
-	return get[Summary](ctx, c, SummaryPath, v)
+	return get[Summary](ctx, c, SummaryPath, v, maxSummary)
 }
 
 // Flows implements Source.
 func (c Client) Flows(ctx context.Context, q Query) (*Flows, error) {
-	return get[Flows](ctx, c, FlowsPath, q.Values())
+	return get[Flows](ctx, c, FlowsPath, q.Values(), maxAnswer)
 }
 
 // Why implements Source.
 func (c Client) Why(ctx context.Context, id string) (*Why, error) {
-	return get[Why](ctx, c, FlowsPath+"/"+url.PathEscape(id)+"/why", nil)
+	return get[Why](ctx, c, FlowsPath+"/"+url.PathEscape(id)+"/why", nil, maxWhy)
 }
 
-// maxAnswer is far above MaxLimit flows with their rules.
-const maxAnswer = 256 << 20
+// The bytes of an answer, above which it is an error: a node that is broken, or not what it says, must not end a relay that asks many
+// at a time.
+const (
+	maxSummary = 16 << 20  // of a node with 500 pods it is some 200 KiB
+	maxWhy     = 16 << 20  // the rules of one flow
+	maxAnswer  = 256 << 20 // far above MaxLimit flows with their rules
+)
 
-func get[T any](ctx context.Context, c Client, path string, parameters url.Values) (*T, error) {
+// errLarge is an answer beyond what was expected.
+var errLarge = errors.New("the answer is too large")
+
+// bounded reads up to a number of bytes, and then fails.
+type bounded struct {
+	from io.Reader
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		return 0, errLarge
+	}
+	n, err := b.from.Read(p[:min(int64(len(p)), b.left)])
+	b.left -= int64(n)
+	return n, err
+}
+
+func get[T any](ctx context.Context, c Client, path string, parameters url.Values, limit int64) (*T, error) {
 	address := strings.TrimSuffix(c.URL, "/") + path
 	if len(parameters) > 0 {
 		address += "?" + parameters.Encode()
@@ -64,7 +88,7 @@ func get[T any](ctx context.Context, c Client, path string, parameters url.Value
 		return nil, unanswered(err)
 	}
 	defer response.Body.Close() //nolint:errcheck // it was only read
-	body := io.LimitReader(response.Body, maxAnswer)
+	body := &bounded{response.Body, limit}
 	switch response.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound:

@@ -3,6 +3,7 @@ package flowapi
 import (
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -113,6 +114,34 @@ func TestClient_SaysThatAnAgentDoesNotAnswer(t *testing.T) {
 }
 
 // TestHandler_OnlyReads: what changes anything for a moment, as asking a driver does, is no part of the API. The control is a question.
+// TestClient_ReadsNoAnswerWithoutEnd: one broken agent must not take the memory of a relay.
+func TestClient_ReadsNoAnswerWithoutEnd(t *testing.T) {
+	size := 0
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"node":"`)
+		for range size >> 10 {
+			if _, err := io.WriteString(w, strings.Repeat("x", 1<<10)); err != nil {
+				return // the client is gone
+			}
+		}
+		_, _ = io.WriteString(w, `"}`)
+	}))
+	t.Cleanup(server.Close)
+	c := Client{URL: server.URL, HTTP: server.Client()}
+	for size = range map[int]bool{1 << 20: true, maxSummary + 1<<20: true} {
+		summary, err := c.Summary(t.Context(), false)
+		if fits := size < maxSummary; fits && (err != nil || len(summary.Node) != size) || !fits && !errors.Is(err, errLarge) {
+			t.Errorf("a summary of %d bytes: %v", size, err)
+		}
+		if _, err := c.Why(t.Context(), "1"); (err == nil) != (size < maxWhy) {
+			t.Errorf("rules of %d bytes: %v", size, err)
+		}
+		if flows, err := c.Flows(t.Context(), Query{}); err != nil || len(flows.Node) != size { // they may be as large
+			t.Errorf("flows of %d bytes: %v", size, err)
+		}
+	}
+}
+
 func TestHandler_OnlyReads(t *testing.T) {
 	status := func(method, path string) int {
 		w := httptest.NewRecorder()

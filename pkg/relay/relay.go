@@ -165,7 +165,8 @@ func (f facts) Flows(ctx context.Context, pod, node string) (*web.FlowList, erro
 // maxFlows bounds the rows of a view.
 const maxFlows = 200
 
-// addresses are those of the pods and Services of a namespace, as far as they are the caller's to see.
+// addresses are those of the pods and Services of a namespace, as far as they are the caller's to see. That of a pod that has ended, or of a
+// Service without one, may be another tenant's by now.
 func (r *Relay) addresses(ctx context.Context, namespace string, sight *Sight) (map[string]bool, error) {
 	s, err := r.objects.With(ctx, web.Want{Resources: []snapshot.Resource{snapshot.Pods, snapshot.Services}, Namespaces: []string{namespace}})
 	if err != nil {
@@ -181,6 +182,9 @@ func (r *Relay) addresses(ctx context.Context, namespace string, sight *Sight) (
 	}
 	own := map[string]bool{}
 	for _, p := range pods {
+		if p.Status.Phase == corev1.PodSucceeded || p.Status.Phase == corev1.PodFailed {
+			continue
+		}
 		for _, ip := range p.Status.PodIPs {
 			own[ip.IP] = !p.Spec.HostNetwork && sight.Pods(p.Namespace)
 		}

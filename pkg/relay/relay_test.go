@@ -323,6 +323,26 @@ func checkForeign(t *testing.T, seed uint64) {
 	}
 }
 
+// TestRelay_AddressOfAPodThatHasEndedIsNobodys: another tenant's pod may have it now.
+func TestRelay_AddressOfAPodThatHasEndedIsNobodys(t *testing.T) {
+	for _, phase := range []string{"Succeeded", "Failed", "Running", "Pending"} {
+		o, from := world(own, foreign)
+		o.s.Add(snapshot.Pods, map[string]any{
+			"metadata": map[string]any{"namespace": own.namespace, "name": "job-0"}, "spec": map[string]any{"nodeName": "w1"},
+			"status": map[string]any{"phase": phase, "podIPs": []any{map[string]any{"ip": foreign.address}}},
+		})
+		agents := func() map[string]flowapi.Source { return map[string]flowapi.Source{"w1": from} }
+		r := New(o, NewReviewer(&rights{of: callers()}), agents, NewGathered(agents), nil)
+		lives := phase == "Running" || phase == "Pending" // the control
+		if code, body := get(t, r, "tenant", "flows", url.Values{"pod": {"shop/web-0"}}); code != 200 || strings.Contains(body, `"`+foreign.address+`"`) != lives {
+			t.Errorf("%s: page: %d: %s", phase, code, body)
+		}
+		if code, body := ask(t, r, "tenant", "/api/v1/nodes/w1/v1/flows?namespace=shop"); code != 200 || strings.Contains(body, `"`+foreign.address+`"`) != lives {
+			t.Errorf("%s: flows: %d: %s", phase, code, body)
+		}
+	}
+}
+
 // TestRelay_SaysWhoseFlowsAreMissing without the name of a node.
 func TestRelay_SaysWhoseFlowsAreMissing(t *testing.T) {
 	o, from := world(own, foreign)
