@@ -12,6 +12,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -69,13 +70,13 @@ func (c Cluster) namespace() scratch.Namespace {
 	return scratch.Namespace{Client: c.Client, Name: Namespace, Label: label, Purpose: "preflight"}
 }
 
-// Run makes the pods, reads their reports, and deletes the namespace in every case.
+// Run makes the pods, reads their reports, and deletes the namespace in every case but that of scratch.ErrPresent: another command has it.
 func (c Cluster) Run(ctx context.Context, nodes []string) (reports []Report, err error) {
 	namespace := c.namespace()
-	if _, err := namespace.Remove(ctx); err != nil { // what an interrupted command has left
-		return nil, err
-	}
-	if err := namespace.Create(ctx, scratch.Namespaces(), namespace.Object()); err != nil {
+	switch err := namespace.Create(ctx, scratch.Namespaces(), namespace.Object()); {
+	case apierrors.IsAlreadyExists(err):
+		return nil, fmt.Errorf("namespace %s %w\nnext: kubectl delete namespace %s", Namespace, scratch.ErrPresent, Namespace)
+	case err != nil:
 		return nil, err
 	}
 	defer func() {

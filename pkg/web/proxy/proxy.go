@@ -37,6 +37,9 @@ type Relay struct {
 	tokens  *tokens
 }
 
+// service is the name of the relay's Service.
+const service = "ovn-offload-relay"
+
 // patience bounds the question whether there is a relay.
 const patience = 30 * time.Second
 
@@ -48,8 +51,16 @@ func (e ErrSilent) Error() string {
 	return "the relay of this cluster does not answer: " + e.Why + ". --direct does without it: it reads the API server, and agents by pods/exec"
 }
 
-// Find gives nil if the cluster has none, or has none for the caller: the chart's lets all users reach it. One that does not answer
-// is ErrSilent. system is the namespace of the network's own pods. say tells the user whose token the relay gets.
+// ErrDenied is a relay that the caller may not reach.
+type ErrDenied struct{ Why string }
+
+// Error implements error.
+func (e ErrDenied) Error() string {
+	return "you may not reach the relay of this cluster: " + e.Why + ". --direct does without it: it reads the API server, and agents by pods/exec"
+}
+
+// Find gives nil if the cluster has none. One that the caller may not reach, or of which the caller may not know whether it is there, is
+// ErrDenied: the chart's lets all users reach it. One that does not answer is ErrSilent. system is the namespace of the network's own pods. say tells the user whose token the relay gets.
 func Find(ctx context.Context, rc *rest.Config, system string, say func(text string)) (*Relay, error) {
 	address, _, err := rest.DefaultServerUrlFor(rc)
 	if err != nil {
@@ -63,25 +74,44 @@ func Find(ctx context.Context, rc *rest.Config, system string, say func(text str
 	if address.Path == "" { // JoinPath would give a path without a slash before it
 		address.Path = "/"
 	}
-	r.address = address.JoinPath("/api/v1/namespaces", system, "services/https:ovn-offload-relay:443/proxy")
+	r.address = address.JoinPath("/api/v1/namespaces", system, "services/https:"+service+":443/proxy")
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, r.address.String()+"/readyz", nil)
-	if err != nil {
+	switch status, why, err := r.probe(ctx, r.address.JoinPath("readyz")); {
+	case err != nil:
 		return nil, err
+	case status == http.StatusOK:
+		return r, nil
+	case status == http.StatusNotFound:
+		return nil, nil
+	case status == http.StatusUnauthorized:
+		return nil, ErrDenied{why}
+	case status == http.StatusForbidden: // which the API server says of Services that there are not, too
+		is, _, err := r.probe(ctx, r.address.JoinPath("../../"+service))
+		if err != nil || is == http.StatusNotFound {
+			return nil, err
+		}
+		return nil, ErrDenied{why}
+	default:
+		return nil, ErrSilent{why}
+	}
+}
+
+// probe asks for a path. why is what an answer other than 200 says.
+func (r *Relay) probe(ctx context.Context, at *url.URL) (status int, why string, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return 0, "", err
 	}
 	answer, err := r.http.RoundTrip(request)
 	if err != nil {
-		return nil, err
+		return 0, "", err
 	}
 	defer answer.Body.Close() //nolint:errcheck // it was only read
-	switch answer.StatusCode {
-	case http.StatusOK:
-		return r, nil
-	case http.StatusNotFound, http.StatusForbidden, http.StatusUnauthorized:
-		return nil, nil
+	if answer.StatusCode != http.StatusOK {
+		why = said(answer)
 	}
-	return nil, ErrSilent{said(answer)}
+	return answer.StatusCode, why, nil
 }
 
 // said is what an answer without what was asked for says. The API server answers in place of a Service without pods.

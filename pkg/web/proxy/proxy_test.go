@@ -15,8 +15,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
-// service is where the API server forwards requests to the relay.
-const service = "/api/v1/namespaces/ovn-kubernetes/services/https:ovn-offload-relay:443/proxy"
+// forwarded is where the API server forwards requests to the relay.
+const forwarded = "/api/v1/namespaces/ovn-kubernetes/services/https:ovn-offload-relay:443/proxy"
 
 // TestFind_TellsARelayThatDoesNotAnswerFromNone.
 func TestFind_TellsARelayThatDoesNotAnswerFromNone(t *testing.T) {
@@ -28,13 +28,12 @@ func TestFind_TellsARelayThatDoesNotAnswerFromNone(t *testing.T) {
 	}{
 		{http.StatusOK, "ok", true, ""},
 		{http.StatusNotFound, `{"kind":"Status","message":"services \"https:ovn-offload-relay:443\" not found"}`, false, ""},
-		{http.StatusForbidden, `{"kind":"Status","message":"services is forbidden"}`, false, ""},
 		{http.StatusServiceUnavailable, `{"kind":"Status","message":"no endpoints available for service"}`, false, "no endpoints available for service"},
 		{http.StatusServiceUnavailable, "nodes are not read yet", false, "503 Service Unavailable nodes are not read yet"},
 		{http.StatusBadGateway, "", false, "502 Bad Gateway"},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.URL.Path != service+"/readyz" {
+			if r.URL.Path != forwarded+"/readyz" {
 				t.Errorf("asked %s", r.URL)
 			}
 			w.WriteHeader(test.status)
@@ -54,6 +53,37 @@ func TestFind_TellsARelayThatDoesNotAnswerFromNone(t *testing.T) {
 	gone.Close()
 	if relay, err := Find(t.Context(), &rest.Config{Host: gone.URL}, "ovn-kubernetes", unsaid(t)); relay != nil || err == nil {
 		t.Errorf("no API server: %v, %v", relay, err)
+	}
+}
+
+// TestFind_TellsARelayThatRefusesFromNone: the API server answers 403 for a Service that there is not, too, and the Service itself
+// tells the difference.
+func TestFind_TellsARelayThatRefusesFromNone(t *testing.T) {
+	for name, test := range map[string]struct {
+		readyz, service int
+		denied          bool
+	}{
+		"no right to the proxy, and a relay":      {403, 200, true},
+		"no right to the proxy, and no relay":     {403, 404, false},
+		"no right to anything":                    {403, 403, true},
+		"a token that has ended":                  {401, 401, true},
+		"no relay, and the right to look":         {404, 404, false},
+		"no relay, and the right to the proxy":    {404, 403, false},
+	} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			status := map[string]int{forwarded + "/readyz": test.readyz, "/api/v1/namespaces/ovn-kubernetes/services/ovn-offload-relay": test.service}[r.URL.Path]
+			if status == 0 {
+				t.Errorf("%s: asked %s", name, r.URL.Path)
+				status = 500
+			}
+			w.WriteHeader(status)
+			fmt.Fprint(w, `{"kind":"Status","message":"services is forbidden"}`)
+		}))
+		relay, err := Find(t.Context(), &rest.Config{Host: server.URL}, "ovn-kubernetes", unsaid(t))
+		server.Close()
+		if relay != nil || errors.As(err, new(ErrDenied)) != test.denied || !test.denied && err != nil || test.denied && !strings.Contains(err.Error(), "--direct") {
+			t.Errorf("%s: %v, %v", name, relay, err)
+		}
 	}
 }
 
@@ -78,7 +108,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
 	parts := strings.Split(r.URL.Path, "/")
 	switch {
-	case strings.HasPrefix(r.URL.Path, service):
+	case strings.HasPrefix(r.URL.Path, forwarded):
 		if token := r.Header.Get(web.TokenHeader); token != "" {
 			c.shown = append(c.shown, token)
 		}
@@ -143,7 +173,7 @@ func TestClient_ShowsATokenForTheRelayAloneFirst(t *testing.T) {
 			}
 			text, err := io.ReadAll(got.Body)
 			got.Body.Close()
-			if err != nil || string(text) != service+"/api/v1/nodes/w1/v1/flows?namespace=shop" {
+			if err != nil || string(text) != forwarded+"/api/v1/nodes/w1/v1/flows?namespace=shop" {
 				t.Errorf("%s: %s, %v", name, text, err)
 			}
 		}
