@@ -130,7 +130,7 @@ func (o *flowOptions) streams(ctx context.Context) (*answer.Streams, error) {
 
 // near reads what names the ends of flows.
 func near(o *readOptions) nearby.Reader {
-	return nearby.Reader{System: o.system, IsArchive: o.from != "", Lists: o.lists, Flows: o.read}
+	return nearby.Reader{System: o.system, IsArchive: o.from != "", Lists: o.kept.Or(o.lists), Flows: o.read}
 }
 
 // read reads flows with their names, of a node or of all, from a cluster or an archive.

@@ -17,6 +17,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/cmd/kubectl-offload/flags"
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
+	"github.com/ovn-offload/ovn-offload/pkg/nearby"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/sysdump"
 	"github.com/ovn-offload/ovn-offload/pkg/web/scene"
@@ -38,6 +39,8 @@ type readOptions struct {
 	at           string // of trace: the node that gets packets from outside
 	// within are the namespaces whose objects are read where a relay is and those of all may not be listed.
 	within []string
+	// kept are the lists of a command that looks again and again; nil: it looks once.
+	kept *nearby.Kept
 }
 
 // clusterFlags say which cluster is read.

@@ -11,6 +11,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi/agents"
+	"github.com/ovn-offload/ovn-offload/pkg/nearby"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 )
 
@@ -51,6 +52,7 @@ func (o *flowOptions) followTop(cmd *cobra.Command, by string, outside bool, int
 	if err := checkWatch(o.readOptions, "text"); err != nil {
 		return err
 	}
+	o.kept = &nearby.Kept{}
 	pause := time.Duration(0)
 	if interval <= 0 || answer.IsOfStreams(by) {
 		pause = flowapi.MinPeriod
@@ -74,7 +76,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 		return answer.NewTopStreams(a, by, outside), nil
 	}
 	o.within = []string{o.filter.Namespace}
-	s, err := o.lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: {{Namespace: o.system}}, snapshot.Nodes: {{}}})
+	s, err := near(&o.readOptions).Lists(ctx, map[snapshot.Resource][]snapshot.Selected{snapshot.Pods: {{Namespace: o.system}}, snapshot.Nodes: {{}}})
 	if err != nil {
 		return nil, err
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ovn-offload/ovn-offload/pkg/answer"
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
+	"github.com/ovn-offload/ovn-offload/pkg/nearby"
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
 
@@ -42,6 +43,7 @@ func (o *flowOptions) follow(cmd *cobra.Command) error {
 	if err := checkWatch(o.readOptions, append(lineFormats(), "text")...); err != nil {
 		return err
 	}
+	o.kept = &nearby.Kept{}
 	var watched answer.Watched
 	missing := answer.MissingOnce{}
 	return again(cmd.Context(), flowapi.MinPeriod, func(ctx context.Context) error {
