@@ -14,6 +14,7 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/nearby"
 	"github.com/ovn-offload/ovn-offload/pkg/selected"
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
+	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
 
 // flowOptions are the flags of verbs about streams.
@@ -44,10 +45,10 @@ func flowsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if !slices.Contains(lineFormats(), o.format) {
+			if !slices.Contains(streams.LineFormats(), o.format) {
 				return o.say(cmd.OutOrStdout(), a)
 			}
-			if err := o.lines(cmd.OutOrStdout(), a.Streams, a.Taken); err != nil {
+			if err := streams.WriteLines(cmd.OutOrStdout(), o.format, a.Streams, a.Taken); err != nil {
 				return err
 			}
 			if a.Code != answer.Good {
@@ -59,7 +60,7 @@ func flowsCommand() *cobra.Command {
 	o.flags(cmd)
 	f := cmd.Flags()
 	relayFlags(cmd, &o.clusterOptions)
-	flags.More(f.Lookup("output"), "text, json, yaml, jsonl (a stream a line) or hubble (a line has the fields of Hubble's JSON)", lineFormats()...)
+	flags.More(f.Lookup("output"), "text, json, yaml, jsonl (a stream a line) or hubble (a line has the fields of Hubble's JSON)", streams.LineFormats()...)
 	f.BoolVarP(&o.watch, "watch", "w", false, "go on with streams that are new or changed, until Ctrl-C")
 	f.StringVarP(&o.filter.Namespace, "namespace", "n", "", "namespace of one end, and of names without one; empty: all")
 	f.StringVar(&o.filter.Pod, "pod", "", "pod at one end")

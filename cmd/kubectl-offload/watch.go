@@ -16,17 +16,6 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/streams"
 )
 
-// lineFormats are those of flows with a stream a line.
-func lineFormats() []string { return []string{"jsonl", "hubble"} }
-
-// lines writes a stream a line.
-func (o *flowOptions) lines(w io.Writer, of []streams.Stream, taken time.Time) error {
-	if o.format == "hubble" {
-		return streams.WriteHubble(w, of, taken)
-	}
-	return streams.WriteJSON(w, of)
-}
-
 // checkWatch refuses what cannot be repeated.
 func checkWatch(o readOptions, formats ...string) error {
 	switch {
@@ -40,7 +29,7 @@ func checkWatch(o readOptions, formats ...string) error {
 
 // follow writes the streams, and then those that are new or changed, until it is interrupted.
 func (o *flowOptions) follow(cmd *cobra.Command) error {
-	if err := checkWatch(o.readOptions, append(lineFormats(), "text")...); err != nil {
+	if err := checkWatch(o.readOptions, append(streams.LineFormats(), "text")...); err != nil {
 		return err
 	}
 	o.kept = &nearby.Kept{}
@@ -54,7 +43,7 @@ func (o *flowOptions) follow(cmd *cobra.Command) error {
 		missing.Say(cmd.ErrOrStderr(), a.Missing)
 		changed := watched.Changed(a)
 		if o.format != "text" {
-			return o.lines(cmd.OutOrStdout(), changed, a.Taken)
+			return streams.WriteLines(cmd.OutOrStdout(), o.format, changed, a.Taken)
 		}
 		if len(changed) == 0 {
 			return nil

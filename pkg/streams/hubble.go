@@ -55,6 +55,17 @@ type hubbleName struct {
 	Namespace string `json:"namespace,omitempty"`
 }
 
+// LineFormats are the formats of WriteLines.
+func LineFormats() []string { return []string{"jsonl", "hubble"} }
+
+// WriteLines writes streams in one of LineFormats, one a line.
+func WriteLines(w io.Writer, format string, of []Stream, taken time.Time) error {
+	if format == "hubble" {
+		return WriteHubble(w, of, taken)
+	}
+	return WriteJSON(w, of)
+}
+
 // WriteJSON writes streams in JSON, one a line.
 func WriteJSON(w io.Writer, of []Stream) error {
 	encoder := json.NewEncoder(w)
