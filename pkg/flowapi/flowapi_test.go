@@ -113,7 +113,6 @@ func TestClient_SaysThatAnAgentDoesNotAnswer(t *testing.T) {
 	}
 }
 
-// TestHandler_OnlyReads: what changes anything for a moment, as asking a driver does, is no part of the API. The control is a question.
 // TestClient_ReadsNoAnswerWithoutEnd: one broken agent must not take the memory of a relay.
 func TestClient_ReadsNoAnswerWithoutEnd(t *testing.T) {
 	size := 0
@@ -142,6 +141,7 @@ func TestClient_ReadsNoAnswerWithoutEnd(t *testing.T) {
 	}
 }
 
+// TestHandler_OnlyReads: what changes anything for a moment, as asking a driver does, is no part of the API. The control is a question.
 func TestHandler_OnlyReads(t *testing.T) {
 	status := func(method, path string) int {
 		w := httptest.NewRecorder()

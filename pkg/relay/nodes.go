@@ -230,7 +230,8 @@ func (n nodeOf) ask(ctx context.Context, sight *Sight, at *places, do func(ctx c
 func (n nodeOf) Summary(ctx context.Context, fresh bool) (*flowapi.Summary, error) {
 	sight, failed := n.caller.Sight(ctx, PodOffloads)
 	if !sight.Nodes && !sight.All && !n.hasPods(sight) {
-		return nil, cmp.Or(failed(), n.foreign())
+		text := "the relay knows of no pod on node " + n.node + " whose packets you may see: it looks every " + period.String()
+		return nil, cmp.Or(failed(), error(flowapi.Refused{Status: http.StatusForbidden, Text: text}))
 	}
 	var got *flowapi.Summary
 	err := n.ask(ctx, sight, n.relay.plain, func(ctx context.Context, agent flowapi.Source) (err error) {

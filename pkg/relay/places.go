@@ -142,8 +142,8 @@ func (r *Relay) Admit(request *http.Request, follows bool) (leave func(), err er
 	return r.viewing.take(request.Context(), who)
 }
 
-// share is by whom places are counted: by the user, and for those who may see all by the token, because administrators share
-// the account of the viewer.
+// share is what places are counted by: the user, and the token of callers that may see all, because administrators share the
+// account of the viewer.
 func (f facts) share(ctx context.Context) string {
 	if sight, _ := f.caller.Sight(ctx, PodFlows); sight.Nodes && sight.All {
 		return "token " + hex.EncodeToString(f.caller.token[:])

@@ -22,7 +22,7 @@ import (
 const (
 	// remembered is how long an answer of the API server counts. A right that is taken away ends then, also for streams.
 	remembered = time.Minute
-	// maxCallers bounds the callers that are remembered, and maxUnknown the tokens that are nobody's.
+	// maxCallers bounds the callers that are remembered, and maxUnknown the tokens that the API server does not know.
 	maxCallers = 10_000
 	maxUnknown = 1_000
 	// maxSources bounds the addresses whose reviews are counted.
@@ -48,7 +48,7 @@ type Reviewer struct {
 
 	mu      sync.Mutex
 	callers map[[sha256.Size]byte]*Caller
-	// unknown are tokens that are nobody's, with the time until which that counts.
+	// unknown are tokens that the API server does not know, with the time until which that counts.
 	unknown map[[sha256.Size]byte]time.Time
 	// sources are limits of reviews.
 	sources map[string]*rate.Limiter
@@ -65,11 +65,14 @@ func NewReviewer(asker Asker) *Reviewer {
 type Source struct {
 	// Address is that of the other end of the connection.
 	Address string
-	// Client is the one for whom the API server forwards the request; "": it was not forwarded. It counts with the address alone.
+	// Client is the address of the client of the API server that forwards the request; "": it was not forwarded. It counts
+	// with the address alone.
 	Client string
 }
 
-// sourceOf reads the source of a request. The API server adds its client at the end of X-Forwarded-For.
+// sourceOf reads the source of a request. The API server forwards by httputil.NewSingleHostReverseProxy
+// (k8s.io/apimachinery/pkg/util/proxy), which adds the address of its client at the end of X-Forwarded-For, whatever the
+// client has sent in this header.
 func sourceOf(request *http.Request) Source {
 	address, _, err := net.SplitHostPort(request.RemoteAddr)
 	if err != nil {
@@ -107,7 +110,7 @@ func (r *Reviewer) Caller(ctx context.Context, token string, from Source) (*Call
 	return c, err
 }
 
-// known is what is remembered of a token: a caller, or nil for one that is nobody's.
+// known is what is remembered of a token: a caller, or nil for one that the API server does not know.
 func (r *Reviewer) known(key [sha256.Size]byte) (c *Caller, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

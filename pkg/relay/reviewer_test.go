@@ -163,7 +163,9 @@ func TestSourceOf_IsTheLastOfThoseForwarded(t *testing.T) {
 
 // TestAudiencesOf_AreThoseThatATokenSays. Only the API server says whether that is true.
 func TestAudiencesOf_AreThoseThatATokenSays(t *testing.T) {
-	jwt := func(claims string) string { return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln" }
+	jwt := func(claims string) string {
+		return "e30." + base64.RawURLEncoding.EncodeToString([]byte(claims)) + ".c2ln"
+	}
 	for token, want := range map[string][]string{
 		jwt(`{"aud":["ovn-offload-relay"]}`): {web.Audience}, jwt(`{"aud":"ovn-offload-relay"}`): {web.Audience}, jwt(`{"aud":["a","ovn-offload-relay"]}`): {web.Audience},
 		jwt(`{"aud":["https://kubernetes.default.svc"]}`): nil, jwt(`{"aud":[{}]}`): nil, jwt(`{"aud":{}}`): nil, jwt(`{}`): nil, jwt(`[`): nil, "a.%.c": nil, "opaque": nil, "": nil,

@@ -47,8 +47,8 @@ type Asker interface {
 // APIServer is an Asker.
 type APIServer struct{ Client dynamic.Interface }
 
-// Whose implements Asker: a token for the relay, or one for the API server. It is one review: the token says for whom it is, and the
-// API server whether that is true.
+// Whose implements Asker: a token for the relay, or one for the API server. It is one review: the token names its audience, and
+// the API server says whether that is true.
 func (a APIServer) Whose(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 	review := &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token, Audiences: audiencesOf(token)}}
 	if err := a.ask(ctx, authenticationv1.SchemeGroupVersion, "TokenReview", "tokenreviews", review); err != nil {

@@ -38,7 +38,7 @@ type Relay struct {
 
 // Lookup keeps the relay of a cluster, once it is found.
 type Lookup struct {
-	// Say tells the user whose token the relay gets; nil: nobody.
+	// Say says on standard error that the relay gets the token of the user; nil: it is not said.
 	Say func(text string)
 
 	mu    sync.Mutex

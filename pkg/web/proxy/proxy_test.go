@@ -63,12 +63,12 @@ func TestFind_TellsARelayThatRefusesFromNone(t *testing.T) {
 		readyz, service int
 		denied          bool
 	}{
-		"no right to the proxy, and a relay":      {403, 200, true},
-		"no right to the proxy, and no relay":     {403, 404, false},
-		"no right to anything":                    {403, 403, true},
-		"a token that has ended":                  {401, 401, true},
-		"no relay, and the right to look":         {404, 404, false},
-		"no relay, and the right to the proxy":    {404, 403, false},
+		"no right to the proxy, and a relay":   {403, 200, true},
+		"no right to the proxy, and no relay":  {403, 404, false},
+		"no right to anything":                 {403, 403, true},
+		"a token that has ended":               {401, 401, true},
+		"no relay, and the right to look":      {404, 404, false},
+		"no relay, and the right to the proxy": {404, 403, false},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			status := map[string]int{forwarded + "/readyz": test.readyz, "/api/v1/namespaces/ovn-kubernetes/services/ovn-offload-relay": test.service}[r.URL.Path]
@@ -90,7 +90,7 @@ func TestFind_TellsARelayThatRefusesFromNone(t *testing.T) {
 // unsaid is for what says nothing to the user.
 func unsaid(t *testing.T) func(string) {
 	t.Helper()
-	return func(text string) { t.Errorf("the user is told: %s", text) }
+	return func(text string) { t.Errorf("said to the user: %s", text) }
 }
 
 // cluster is an API server before a relay that says which request it got, with which token.
@@ -133,7 +133,7 @@ func (c *cluster) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// TestClient_ShowsATokenForTheRelayAloneFirst: the caller's own is shown only where none can be made, and the user is told so once.
+// TestClient_ShowsATokenForTheRelayAloneFirst: the caller's own is shown only where none can be made, which is said once.
 func TestClient_ShowsATokenForTheRelayAloneFirst(t *testing.T) {
 	const viewer, job = "ovn-kubernetes/ovn-offload-viewer", "shop/job"
 	impersonates := rest.ImpersonationConfig{UserName: "tenant"}
@@ -182,7 +182,7 @@ func TestClient_ShowsATokenForTheRelayAloneFirst(t *testing.T) {
 			want = nil
 		}
 		if !slices.Equal(test.api.shown, want) || len(said) != test.said {
-			t.Errorf("%s: the relay was shown %q, want %q; the user was told %q", name, test.api.shown, want, said)
+			t.Errorf("%s: the relay was shown %q, want %q; said to the user: %q", name, test.api.shown, want, said)
 		}
 		if n := len(test.api.asked); n > 2 && !test.api.broken {
 			t.Errorf("%s: two requests made %d token requests: %q", name, n, test.api.asked)
