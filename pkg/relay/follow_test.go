@@ -6,25 +6,61 @@ import (
 	"testing/synctest"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kuberuntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"github.com/ovn-offload/ovn-offload/pkg/snapshot"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
-// TestFollowed_ReadsANamespaceOnce for the parts of a view and all viewers, and again after two seconds.
-func TestFollowed_ReadsANamespaceOnce(t *testing.T) {
+// followedClient has a pod shop/web-0.
+func followedClient() *fake.FakeDynamicClient {
 	kinds := map[schema.GroupVersionResource]string{}
 	for _, r := range snapshot.All() {
 		kinds[r.Kind()] = "List"
 	}
-	pod := func(name string) *unstructured.Unstructured {
-		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "shop", "name": name}}}
+	return fake.NewSimpleDynamicClientWithCustomListKinds(kuberuntime.NewScheme(), kinds, shopPod("web-0"))
+}
+
+func shopPod(name string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"namespace": "shop", "name": name}}}
+}
+
+// TestFollowed_ReadsOnceForAllWhoAsk at the same time: a pod, the pods of a node, and those of a namespace.
+func TestFollowed_ReadsOnceForAllWhoAsk(t *testing.T) {
+	client := followedClient()
+	client.PrependReactor("*", "*", func(clienttesting.Action) (bool, kuberuntime.Object, error) {
+		time.Sleep(50 * time.Millisecond) // in which all others ask
+		return false, nil, nil
+	})
+	f, err := NewFollowed(client, "ovn-kubernetes")
+	if err != nil {
+		t.Fatal(err)
 	}
-	client := fake.NewSimpleDynamicClientWithCustomListKinds(kuberuntime.NewScheme(), kinds, pod("web-0"))
+	for name, want := range map[string]web.Want{
+		"a pod": {Pod: "shop/web-0"}, "a node": {Node: "w1"}, "a namespace": {Resources: []snapshot.Resource{snapshot.Pods}, Namespaces: []string{"shop"}},
+	} {
+		client.ClearActions()
+		var all errgroup.Group
+		for range 10 {
+			all.Go(func() error {
+				_, err := f.With(t.Context(), want)
+				return err
+			})
+		}
+		if err := all.Wait(); err != nil || len(client.Actions()) != 1 {
+			t.Errorf("%s: %d questions, want 1: %v", name, len(client.Actions()), err)
+		}
+	}
+}
+
+// TestFollowed_ReadsANamespaceOnce for the parts of a view and all viewers, and again after two seconds.
+func TestFollowed_ReadsANamespaceOnce(t *testing.T) {
+	client := followedClient()
 	synctest.Test(t, func(t *testing.T) {
 		f, err := NewFollowed(client, "ovn-kubernetes")
 		if err != nil {
@@ -49,7 +85,7 @@ func TestFollowed_ReadsANamespaceOnce(t *testing.T) {
 		}
 		all := []string{"list pods in shop", "list services in shop", "list networkpolicies in shop"}
 		check(1, all...)
-		if err := client.Tracker().Add(pod("web-1")); err != nil {
+		if err := client.Tracker().Add(shopPod("web-1")); err != nil {
 			t.Fatal(err)
 		}
 		check(1)

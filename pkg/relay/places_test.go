@@ -6,9 +6,12 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"github.com/ovn-offload/ovn-offload/pkg/flowapi"
 	"github.com/ovn-offload/ovn-offload/pkg/web"
@@ -60,6 +63,9 @@ func TestPlaces_OneCallerNeverHasAll(t *testing.T) {
 		leave()
 		leave() // does not count twice
 		got("loops")
+		if p.total != 4 {
+			t.Errorf("%d places are taken, want 4", p.total)
+		}
 	})
 }
 
@@ -88,11 +94,18 @@ func TestPlaces_RefuseWhoHasTooManyWaiting(t *testing.T) {
 	})
 }
 
-// TestAdmit_BoundsStreamsOfACaller and not those of others. Administrators, who share an account, are counted by their tokens.
+// accounts has many tokens of a user: NAME/TOKEN.
+type accounts struct{ *rights }
+
+func (a accounts) Whose(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+	name, _, _ := strings.Cut(token, "/")
+	return a.rights.Whose(ctx, name)
+}
+
+// TestAdmit_BoundsStreamsOfACaller by all tokens of a user, and not those of others. Administrators share an account: each of their
+// tokens is a caller.
 func TestAdmit_BoundsStreamsOfACaller(t *testing.T) {
-	asker := &rights{of: callers()}
-	asker.of["admin2"] = asker.of["admin"]
-	r := newRelay(own, foreign, asker)
+	r := newRelay(own, foreign, accounts{&rights{of: callers()}})
 	admit := func(caller string) error {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
@@ -101,7 +114,7 @@ func TestAdmit_BoundsStreamsOfACaller(t *testing.T) {
 		_, err := r.Admit(request, true)
 		return err
 	}
-	for _, caller := range []string{"tenant", "admin", "admin2"} {
+	for _, caller := range []string{"tenant/1", "admin/1", "admin/2"} {
 		for i := range streamsEach {
 			if err := admit(caller); err != nil {
 				t.Fatalf("stream %d of %s: %v", i, caller, err)
@@ -110,6 +123,9 @@ func TestAdmit_BoundsStreamsOfACaller(t *testing.T) {
 		if err := admit(caller); !errors.Is(err, web.ErrBusy) {
 			t.Errorf("a further stream of %s: %v", caller, err)
 		}
+	}
+	if err := admit("tenant/2"); !errors.Is(err, web.ErrBusy) {
+		t.Errorf("a further stream of the tenant, with another token: %v", err)
 	}
 	if err := admit("unknown"); !errors.Is(err, web.ErrUnknown) {
 		t.Errorf("a caller who is not known: %v", err)

@@ -230,6 +230,60 @@ func (c changing) facts(r *http.Request) (Facts, error) {
 	return f, r.Context().Err()
 }
 
+// bounded records what is written without a deadline, and the last deadline.
+type bounded struct {
+	*httptest.ResponseRecorder
+	until     time.Time
+	unbounded int
+}
+
+func (b *bounded) SetWriteDeadline(until time.Time) error {
+	b.until = until
+	return nil
+}
+
+func (b *bounded) Write(text []byte) (int, error) {
+	if left := time.Until(b.until); left <= 0 || left > writeWithin {
+		b.unbounded++
+	}
+	return b.ResponseRecorder.Write(text)
+}
+
+// TestServer_TakesAPlaceBeforeItLooks, and gives it back. A caller without a place gets status 429, and nothing is looked at. A
+// browser has a time to take an answer; an open stream that has nothing to send has none.
+func TestServer_TakesAPlaceBeforeItLooks(t *testing.T) {
+	_, facts := fixture(t, "shop", taken)
+	for path, follows := range map[string]bool{"/api/v1/views/health": false, "/api/v1/stream/health": true} {
+		for _, busy := range []bool{false, true} {
+			looks, open := 0, 0
+			server := &Server{Period: time.Hour, Facts: func(*http.Request) (Facts, error) {
+				looks++
+				return facts, nil
+			}}
+			server.Admit = func(_ *http.Request, got bool) (func(), error) {
+				if got != follows || looks > 0 {
+					t.Errorf("%s: follows %t, after %d looks", path, got, looks)
+				}
+				if busy {
+					return nil, ErrBusy
+				}
+				open++
+				return func() { open-- }, nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+			w := &bounded{ResponseRecorder: httptest.NewRecorder()}
+			server.Handler().ServeHTTP(w, httptest.NewRequestWithContext(ctx, http.MethodGet, path, nil))
+			cancel()
+			if busy && (w.Code != http.StatusTooManyRequests || looks > 0) || !busy && (w.Code != http.StatusOK || looks != 1 || w.unbounded > 0) || open != 0 {
+				t.Errorf("%s, busy %t: status %d, %d looks, %d places are taken, %d writes without a deadline", path, busy, w.Code, looks, open, w.unbounded)
+			}
+			if follows && !busy && !w.until.IsZero() {
+				t.Errorf("an open stream ends at %s", w.until)
+			}
+		}
+	}
+}
+
 // TestStream_SendsAViewWhenItChanges, only its age otherwise, and nothing again to a browser that has the newest.
 func TestStream_SendsAViewWhenItChanges(t *testing.T) {
 	_, facts := fixture(t, "shop", taken)
