@@ -111,6 +111,21 @@ func TestUserLists_BeyondTheLimitAreRefused(t *testing.T) {
 	}
 }
 
+// BenchmarkUserLists is what a reader costs at the limit: docs/limits.md has the times.
+func BenchmarkUserLists(b *testing.B) {
+	for name, list := range userLists() {
+		if list.parse == nil {
+			continue
+		}
+		value := list.value(list.most)
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				_ = list.parse(value)
+			}
+		})
+	}
+}
+
 // TestUserLists_AreAllThatUsersWrite: each constant whose comment says that a user writes the annotation is a list with a
 // limit, or one value.
 func TestUserLists_AreAllThatUsersWrite(t *testing.T) {

@@ -131,6 +131,24 @@ func TestLists_OfANetworkThatExistsMayBeFormer(t *testing.T) {
 	}
 }
 
+// BenchmarkLists is what a NAD costs at a limit, beside 1,000 networks: docs/limits.md has the times.
+func BenchmarkLists(b *testing.B) {
+	x := newTestDefinitions()
+	for i := range 1000 {
+		key := fmt.Sprintf("ns%d/net", i)
+		x.NADChanged(key, define(b, key, i, fmt.Sprintf(`"name":"net%d","role":"primary","topology":"layer2","subnets":"11.%d.%d.0/24"`, i, i/250, i%250)))
+	}
+	for name, one := range nadLists {
+		nad := one.nad(b, one.most)
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				x.NADChanged(nad.Key, &nad)
+				x.NADChanged(nad.Key, nil)
+			}
+		})
+	}
+}
+
 // TestLists_AreAllOfANetconf: each text and list of a netconf is either a list with a limit, or is known to be one value.
 func TestLists_AreAllOfANetconf(t *testing.T) {
 	values := []string{

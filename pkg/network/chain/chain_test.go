@@ -17,7 +17,7 @@ import (
 )
 
 // chaining is a NetworkChaining ns/NAME of a second, with a routingSpec in YAML.
-func chaining(t *testing.T, name string, second int, routing string) *unstructured.Unstructured {
+func chaining(t testing.TB, name string, second int, routing string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
 	text := fmt.Sprintf("metadata: {namespace: ns, name: %s, creationTimestamp: '2026-01-01T00:00:%02dZ'}\nspec:\n  chainType: Routing\n  routingSpec: %s\n", name, second, routing)
@@ -225,6 +225,27 @@ func TestFind_BeyondALimit(t *testing.T) {
 		_, err := find(t, chaining(t, "c", 1, "{networkChain: 'a,app=x', right: [{networkName: b, podSelector: {matchExpressions: [{key: app, operator: In, values: ["+values+"]}]}}]}"))
 		if (err == nil) != want {
 			t.Errorf("%d values: %v", n, err)
+		}
+	}
+}
+
+// BenchmarkFind_AtTheLimit is what a chain costs whose ends have as many subnets as they may: docs/limits.md has the time.
+func BenchmarkFind_AtTheLimit(b *testing.B) {
+	var chains Chains
+	wide, first := networks(), map[string]int{"ns/a": 100, "ns/b": 110}
+	wide.Of = func(nad string) *contract.Network {
+		n := networkOf(nad)
+		for i := 1; first[nad] > 0 && i < MaxEndSubnets; i++ {
+			prefix := netip.MustParsePrefix(fmt.Sprintf("10.%d.%d.0/24", first[nad]+i>>8, i&255))
+			n.Subnets = append(n.Subnets, contract.Subnet{Prefix: prefix, NodeBits: 24})
+		}
+		return n
+	}
+	owner := contract.NetworkChainingOwner("ns", "c")
+	chains.Changed(owner, chaining(b, "c", 1, "{networkChain: 'a,app=x,b'}"))
+	for b.Loop() {
+		if c, err := chains.Find(owner, wide); c == nil || err != nil {
+			b.Fatal(c, err)
 		}
 	}
 }

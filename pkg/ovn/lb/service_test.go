@@ -309,6 +309,16 @@ func TestService_TimeGrowsWithItsLists(t *testing.T) {
 	}
 }
 
+// BenchmarkService_AtTheLimit is what a service with 1,000,000 backends costs: docs/limits.md has the time.
+func BenchmarkService_AtTheLimit(b *testing.B) {
+	view := large(10, 18, 5000)
+	for b.Loop() {
+		if _, err := BuildService(view, contract.Network{}, contract.ServiceOwner("d", "web")); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // foreignOnly has endpoints in the subnets of networks of others.
 type foreignOnly struct{ *oneService }
 
