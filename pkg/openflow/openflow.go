@@ -14,10 +14,14 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"os"
 	"os/exec"
 	"strings"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // version is the OpenFlow version of the commands: bundles need 1.4. A request for one group needs 1.5, which prints
@@ -30,9 +34,32 @@ type Tables struct{ Log *slog.Logger }
 // Replace makes flows, in ovs-ofctl's notation, the whole content of the bridge's tables. Flows that the bridge has
 // already stay unchanged, with their counters. Bridge is a name or the path of a management socket.
 func (Tables) Replace(ctx context.Context, bridge string, flows []string) error {
+	table, err := inMemory(strings.Join(flows, "\n") + "\n")
+	if err != nil {
+		return fmt.Errorf("replacing the flows of %s: %w", bridge, err)
+	}
+	defer table.Close()
 	cmd := exec.CommandContext(ctx, "ovs-ofctl", "-O", version, "--bundle", "replace-flows", bridge, "-")
-	cmd.Stdin = strings.NewReader(strings.Join(flows, "\n") + "\n")
+	cmd.Stdin = table
 	return run(cmd, "replacing the flows of "+bridge)
+}
+
+// inMemory gives a file of memory with the text, to be read from its beginning. A pipe would end where this process
+// is killed, and ovs-ofctl would take a part of a table, or an empty one, for the whole.
+func inMemory(text string) (*os.File, error) {
+	fd, err := unix.MemfdCreate("flows", unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, err
+	}
+	file := os.NewFile(uintptr(fd), "flows")
+	if _, err = file.WriteString(text); err == nil {
+		_, err = file.Seek(0, io.SeekStart)
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	return file, nil
 }
 
 // Dump passes the bridge's flows to flow one by one, without counters, in ovs-ofctl's notation: br-int has tens of

@@ -65,16 +65,7 @@ func (o *ovs) run(name string, args ...string) {
 
 func (o *ovs) waitFor(name string) {
 	o.t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for {
-		if _, err := os.Stat(filepath.Join(o.dir, name)); err == nil {
-			return
-		}
-		if time.Now().After(deadline) {
-			o.t.Fatalf("no %s after 20s", name)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
+	await(o.t, filepath.Join(o.dir, name))
 }
 
 func (o *ovs) bridge() string { return filepath.Join(o.dir, "br0.mgmt") }
@@ -239,4 +230,45 @@ func drain(changed <-chan struct{}) {
 			return
 		}
 	}
+}
+
+// TestReplace_IsWholeAfterAKill: a process that is killed after it has started ovs-ofctl leaves ovs-ofctl the whole table,
+// not the part that was written until then. The table is larger than a pipe.
+func TestReplace_IsWholeAfterAKill(t *testing.T) {
+	table := strings.Split(strings.Repeat("priority=1,actions=NORMAL\n", 5000), "\n")
+	if dir := os.Getenv("REPLACE_AND_DIE"); dir != "" {
+		t.Fatal(Tables{}.Replace(t.Context(), "br0", table))
+	}
+	dir := t.TempDir()
+	at := func(name string) string { return filepath.Join(dir, name) }
+	slow := "#!/bin/sh\ntouch started\nuntil [ -e killed ]; do sleep 0.01; done\ncat >taken\nmv taken table\n"
+	if err := os.WriteFile(at("ovs-ofctl"), []byte(slow), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Dir, cmd.Env = dir, append(os.Environ(), "REPLACE_AND_DIE="+dir, "PATH="+dir+":"+os.Getenv("PATH"))
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await(t, at("started"))
+	cmd.Process.Kill()
+	cmd.Wait()
+	if err := os.WriteFile(at("killed"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	await(t, at("table"))
+	got, err := os.ReadFile(at("table"))
+	if want := strings.Join(table, "\n") + "\n"; err != nil || string(got) != want {
+		t.Errorf("%v: ovs-ofctl has %d of %d bytes of the table", err, len(got), len(want))
+	}
+}
+
+func await(t *testing.T, file string) {
+	t.Helper()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			return
+		}
+	}
+	t.Fatalf("no %s after 20s", file)
 }
