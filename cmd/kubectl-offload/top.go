@@ -91,7 +91,7 @@ func (o *flowOptions) top(ctx context.Context, by string, outside bool, interval
 	if err != nil {
 		return nil, err
 	}
-	o.counter.Sources = from.Asked
+	o.counter.Sources = from.Asked(o.filter.Namespace)
 	summaries, missing := o.counter.Count(ctx, nodes, interval)
 	return answer.NewTop(s, by, answer.InNamespace(summaries, o.filter.Namespace), append(unknown, missing...), outside).In(o.filter.Namespace), nil
 }

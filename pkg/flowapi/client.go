@@ -20,6 +20,8 @@ type Client struct {
 	HTTP *http.Client
 	// Token, if set, is that of an account.
 	Token string
+	// Namespace, if set, is one in which the caller may see pods. A relay asks for it, and agents do not.
+	Namespace string
 }
 
 // Client is a Source as well: a relay serves what it gets.
@@ -30,6 +32,9 @@ func (c Client) Summary(ctx context.Context, fresh bool) (*Summary, error) {
 	v := url.Values{}
 	if fresh {
 		v.Set("fresh", "true")
+	}
+	if c.Namespace != "" {
+		v.Set("namespace", c.Namespace)
 	}
 	return get[Summary](ctx, c, SummaryPath, v, maxSummary)
 }

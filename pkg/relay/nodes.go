@@ -57,7 +57,7 @@ func nodesRoutes() map[string]func(http.ResponseWriter, *http.Request, facts) {
 		},
 		"GET " + flowapi.NodesPath + "/{node}/v1/": func(w http.ResponseWriter, request *http.Request, f facts) {
 			node := request.PathValue("node")
-			http.StripPrefix(flowapi.NodesPath+"/"+node, flowapi.Handler(nodeOf{f, node})).ServeHTTP(w, request)
+			http.StripPrefix(flowapi.NodesPath+"/"+node, flowapi.Handler(nodeOf{f, node, request.URL.Query().Get("namespace")})).ServeHTTP(w, request)
 		},
 	}
 }
@@ -137,6 +137,8 @@ func (f facts) hosts(ctx context.Context, namespace string) ([]string, error) {
 type nodeOf struct {
 	facts
 	node string
+	// namespace is that of a summary; "": it is of all that the caller may see.
+	namespace string
 }
 
 var _ flowapi.Source = nodeOf{}
@@ -229,9 +231,10 @@ func (n nodeOf) ask(ctx context.Context, sight *Sight, at *places, do func(ctx c
 // Summary implements flowapi.Source.
 func (n nodeOf) Summary(ctx context.Context, fresh bool) (*flowapi.Summary, error) {
 	sight, failed := n.caller.Sight(ctx, PodOffloads)
-	if !sight.Nodes && !sight.All && !n.hasPods(sight) {
-		text := "the relay knows of no pod on node " + n.node + " whose packets you may see: it looks every " + period.String()
-		return nil, cmp.Or(failed(), error(flowapi.Refused{Status: http.StatusForbidden, Text: text}))
+	if !sight.Nodes && !sight.All {
+		if err := n.seesPods(ctx, sight); err != nil {
+			return nil, cmp.Or(failed(), err)
+		}
 	}
 	var got *flowapi.Summary
 	err := n.ask(ctx, sight, n.relay.plain, func(ctx context.Context, agent flowapi.Source) (err error) {
@@ -241,8 +244,6 @@ func (n nodeOf) Summary(ctx context.Context, fresh bool) (*flowapi.Summary, erro
 	switch {
 	case sight.Nodes && sight.All:
 		return got, err
-	case err != nil && !sight.Nodes && !sight.All:
-		return nil, cmp.Or(failed(), n.foreign())
 	case err != nil:
 		return nil, err
 	}
@@ -253,10 +254,24 @@ func (n nodeOf) Summary(ctx context.Context, fresh bool) (*flowapi.Summary, erro
 	return out, failed()
 }
 
-// hasPods says whether the node had a pod of the caller when the agents of all nodes were asked last.
-func (n nodeOf) hasPods(sight *Sight) bool {
-	s := n.relay.gathered.of(n.node)
-	return s != nil && slices.ContainsFunc(s.Pods, func(p flowapi.PodSummary) bool { return sight.Pods(p.Namespace) })
+// seesPods is an error for a node without a pod that the caller may see: in the namespace of the request, or, without one, when all
+// agents were asked last. An agent that measures by itself only when it is asked had none then.
+func (n nodeOf) seesPods(ctx context.Context, sight *Sight) error {
+	if n.namespace == "" {
+		s := n.relay.gathered.of(n.node)
+		if s != nil && slices.ContainsFunc(s.Pods, func(p flowapi.PodSummary) bool { return sight.Pods(p.Namespace) }) {
+			return nil
+		}
+		return flowapi.Refused{Status: http.StatusForbidden, Text: "the relay knows no pod on node " + n.node + " whose packets you may see: give a namespace with -n"}
+	}
+	if !sight.Pods(n.namespace) {
+		return flowapi.Refused{Status: http.StatusForbidden, Text: fmt.Sprintf("you may not get %s.%s in namespace %s", PodOffloads, group, n.namespace)}
+	}
+	hosts, err := n.hosts(ctx, n.namespace)
+	if err == nil && !slices.Contains(hosts, n.node) {
+		err = n.foreign()
+	}
+	return err
 }
 
 // restrictSummary leaves the caller's pods. Who may not see nodes gets their sum in place of that of the node.

@@ -15,8 +15,8 @@ import (
 type Asker interface {
 	// WithFlows are the nodes with flows of a namespace, or of any for "".
 	WithFlows(ctx context.Context, namespace string) (nodes, missing []string, err error)
-	// Asked is the agent of a node.
-	Asked(node string) flowapi.Source
+	// Asked are the agents of nodes, for summaries with the pods of a namespace, or of all for "".
+	Asked(namespace string) flowapi.Sources
 	// Named are the answers of nodes, with names of the flows if the query asks for the rules.
 	Named(ctx context.Context, nodes []string, q flowapi.Query) (answers []*flowapi.Flows, missing []string)
 	// AddRules adds the rules of flows, with their names.

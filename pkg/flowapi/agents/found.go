@@ -84,5 +84,7 @@ func (f *Found) WithFlows(_ context.Context, namespace string) (nodes, missing [
 	return nodes, f.Unknown, err
 }
 
-// Asked is the agent of a node.
-func (f *Found) Asked(node string) flowapi.Source { return f.Of(node) }
+// Asked are the agents of nodes, which give all pods to a caller who may run commands in their pods.
+func (f *Found) Asked(string) flowapi.Sources {
+	return func(node string) flowapi.Source { return f.Of(node) }
+}

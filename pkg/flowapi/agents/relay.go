@@ -162,9 +162,11 @@ func words(text string) string {
 	return text
 }
 
-// Asked is the agent of a node.
-func (r Relay) Asked(node string) flowapi.Source {
-	return source{flowapi.Client{URL: base + flowapi.NodesPath + "/" + url.PathEscape(node), HTTP: r.HTTP}}
+// Asked are the agents of nodes, for summaries with the pods of a namespace, or of all for "".
+func (r Relay) Asked(namespace string) flowapi.Sources {
+	return func(node string) flowapi.Source {
+		return source{flowapi.Client{URL: base + flowapi.NodesPath + "/" + url.PathEscape(node), HTTP: r.HTTP, Namespace: namespace}}
+	}
 }
 
 // source has errors in words.
@@ -190,14 +192,14 @@ func (s source) Why(ctx context.Context, id string) (*flowapi.Why, error) {
 
 // Named are the answers of nodes. The relay has named their flows if the query asks for the rules.
 func (r Relay) Named(ctx context.Context, nodes []string, q flowapi.Query) (answers []*flowapi.Flows, missing []string) {
-	answers, missing = flowapi.Sources(r.Asked).Flows(ctx, nodes, q)
+	answers, missing = r.Asked("").Flows(ctx, nodes, q)
 	slices.Sort(missing)
 	return answers, slices.Compact(missing) // all nodes may lack the names
 }
 
 // AddRules asks for the rules of flows, one by one. The relay has named them.
 func (r Relay) AddRules(ctx context.Context, flows []*flowapi.Flow) error {
-	err := flowapi.Sources(r.Asked).AddRules(ctx, flows)
+	err := r.Asked("").AddRules(ctx, flows)
 	for _, f := range flows {
 		if f.Why != nil {
 			f.DecidedBy = flownames.Decided(f.Why.Rules, f.Drops)

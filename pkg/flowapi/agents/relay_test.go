@@ -55,7 +55,7 @@ func TestRelay_SaysWhyItRefuses(t *testing.T) {
 			t.Errorf("%d: nodes: %v", test.status, err)
 		}
 		if test.status == 404 {
-			if _, err := r.Asked("w1").Why(t.Context(), "1"); !errors.Is(err, flowapi.ErrNoFlow) {
+			if _, err := r.Asked("")("w1").Why(t.Context(), "1"); !errors.Is(err, flowapi.ErrNoFlow) {
 				t.Errorf("a flow that has ended: %v", err)
 			}
 			continue
