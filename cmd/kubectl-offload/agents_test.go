@@ -126,9 +126,7 @@ func newTenancy(t *testing.T, ready int, namespaces ...string) *tenancy {
 	}
 	s.Add(snapshot.Nodes, map[string]any{"metadata": map[string]any{"name": "w1"}})
 	agents := func() map[string]flowapi.Source { return map[string]flowapi.Source{"w1": shopAgent{}} }
-	gathered := relay.NewGathered(agents)
-	gathered.Gather(t.Context(), time.Now())
-	r := relay.New(objects{s}, relay.NewReviewer(inShop(namespaces)), agents, gathered, nil)
+	r := relay.New(objects{s}, relay.NewReviewer(inShop(namespaces)), agents, relay.NewGathered(agents), nil)
 	mux := http.NewServeMux()
 	mux.Handle("/", (&web.Server{Facts: r.Facts, Period: time.Second}).Handler())
 	mux.Handle(flowapi.NodesPath, r.NodesHandler())

@@ -103,6 +103,11 @@ func TestNodes_GiveEachCallerWhatHeMaySee(t *testing.T) {
 		{"viewer", "/api/v1/nodes/w1/v1/summary", 200, "web-0", foreign.port},
 		{"anyone", "/api/v1/nodes/w1/v1/summary", 403, "no pod", "web-0"},
 		{"anyone", "/api/v1/nodes/none/v1/summary", 403, "no pod", "web-0"},
+		{"anyone", "/api/v1/nodes/w1/v1/summary?namespace=shop", 403, "podoffloads.ovn-offload.io in namespace shop", "web-0"},
+		{"tenant", "/api/v1/nodes/w1/v1/summary?namespace=bank", 403, "podoffloads.ovn-offload.io in namespace bank", "web-0"},
+		{"tenant", "/api/v1/nodes/w1/v1/summary?namespace=shop", 200, "web-0", "vault-0"},
+		{"tenant", "/api/v1/nodes/w2/v1/summary?namespace=shop", 403, "no pod whose flows you may see", "web-0"},
+		{"tenant", "/api/v1/nodes/none/v1/summary?namespace=shop", 403, "no pod whose flows you may see", "web-0"},
 
 		{"admin", flows + "/1/why", 200, "NetworkPolicy/bank/deny-vault", ""},
 		{"admin", flows + "/9/why", 404, "no such flow", ""},
@@ -113,6 +118,29 @@ func TestNodes_GiveEachCallerWhatHeMaySee(t *testing.T) {
 		code, body := ask(t, r, test.caller, test.path)
 		if code != test.code || !strings.Contains(body, test.has) || test.lacks != "" && strings.Contains(body, test.lacks) {
 			t.Errorf("%s asks for %s: %d, want %d with %q and without %q:\n%s", test.caller, test.path, code, test.code, test.has, test.lacks, body)
+		}
+	}
+}
+
+// TestNodes_SummaryOfANamespaceNeedsNoEarlierOne: agents without offload measure when they are asked, and a node without an earlier
+// summary has none of the pods that the relay knows. Without a namespace the caller is asked for one.
+func TestNodes_SummaryOfANamespaceNeedsNoEarlierOne(t *testing.T) {
+	o, from := world(own, foreign)
+	agents := func() map[string]flowapi.Source { return map[string]flowapi.Source{"w1": from} }
+	r := New(o, NewReviewer(&rights{of: callers()}), agents, NewGathered(agents), nil)
+	const path = "/api/v1/nodes/w1/v1/summary?fresh=true"
+	for _, test := range []struct {
+		caller, path string
+		code         int
+		has          string
+	}{
+		{"tenant", path + "&namespace=shop", 200, "web-0"},
+		{"tenant", path, 403, "give a namespace with -n"},
+		{"anyone", path + "&namespace=shop", 403, "podoffloads.ovn-offload.io in namespace shop"},
+		{"admin", path, 200, "web-0"},
+	} {
+		if code, body := ask(t, r, test.caller, test.path); code != test.code || !strings.Contains(body, test.has) {
+			t.Errorf("%s asks for %s: %d, want %d with %q: %s", test.caller, test.path, code, test.code, test.has, body)
 		}
 	}
 }

@@ -32,7 +32,8 @@ func apiPaths() map[string][]apiPath {
 		"GET /api/v1/views/{view}": viewPaths("views", pod, node), "GET /api/v1/stream/{view}": viewPaths("stream", pod, node),
 		"GET /api/v1/nodes": {{"/api/v1/nodes", 403, 200, false}, {"/api/v1/nodes?namespace=shop", 403, 200, true}},
 		"GET /api/v1/nodes/{node}/v1/summary": {
-			{"/api/v1/nodes/w1/v1/summary", 403, 200, true}, {"/api/v1/nodes/w1/v1/summary?fresh=true", 403, 200, true}, {"/api/v1/nodes/none/v1/summary", 403, 503, false},
+			{"/api/v1/nodes/w1/v1/summary", 403, 200, true}, {"/api/v1/nodes/w1/v1/summary?fresh=true", 403, 200, true},
+			{"/api/v1/nodes/w1/v1/summary?namespace=shop", 403, 200, true}, {"/api/v1/nodes/none/v1/summary", 403, 503, false},
 		},
 		"GET /api/v1/nodes/{node}/v1/flows": {
 			{"/api/v1/nodes/w1/v1/flows", 403, 200, true}, {"/api/v1/nodes/w1/v1/flows?all=true", 403, 200, true},
