@@ -121,6 +121,27 @@ func TestUserDefinedNetwork_PrimaryNeedsLabelFromTheBeginning(t *testing.T) {
 	waitCondition(t, networks, "second", "NetworkCreated", "False SyncError primary network already exists in namespace "+ns+": first")
 }
 
+// TestUserDefinedNetwork_IsRefusedWhereOthersHaveItsSubnet: a NamespaceSubnet is there first, so a network that overlaps it does
+// not come to be. The control is a network beside, which a NamespaceSubnet that overlaps it then is refused for.
+func TestUserDefinedNetwork_IsRefusedWhereOthersHaveItsSubnet(t *testing.T) {
+	t.Parallel()
+	primary := func(subnet string) string {
+		return "{topology: Layer2, layer2: {role: Primary, subnets: [" + subnet + "]}}"
+	}
+	one, two := labelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""}), labelledNamespace(t, map[string]string{contract.PrimaryNetworkLabel: ""})
+	suffix := one[len(one)-5:]
+	namespaceSubnet(t, one, "first-"+suffix, []string{"10.71.0.0/24", "fd00:71::/64"}, "True SubnetAccepted")
+	if err := userDefined(t, one, "net", primary("10.71.0.0/16")); err != nil {
+		t.Fatal(err)
+	}
+	waitCondition(t, objectsOf(ovnv1.UserDefinedNetworks(), one), "net", "NetworkCreated", "False SyncError its subnets overlap 10.71.0.0/24")
+	if err := userDefined(t, two, "net", primary("10.72.0.0/16")); err != nil {
+		t.Fatal(err)
+	}
+	waitCondition(t, objectsOf(ovnv1.UserDefinedNetworks(), two), "net", "NetworkCreated", "True")
+	namespaceSubnet(t, two, "then-"+suffix, []string{"10.72.3.0/24", "fd00:72::/64"}, "False SubnetRefused subnet 10.72.3.0/24 overlaps 10.72.0.0/16 of network")
+}
+
 // TestClusterUserDefinedNetwork_FollowsItsNamespaces: a localnet in two namespaces, of which one ends.
 func TestClusterUserDefinedNetwork_FollowsItsNamespaces(t *testing.T) {
 	t.Parallel()
