@@ -13,8 +13,8 @@ import (
 // lists reads lists of the API server.
 type lists = func(ctx context.Context, lists map[snapshot.Resource][]snapshot.Selected) (*snapshot.Snapshot, error)
 
-// keptFor is how old the names of a command get that looks at flows again and again: with many nodes and pods their lists cost the API
-// server much more than the flows.
+// keptFor is how old the names of a command get that looks at flows again and again: with many nodes and pods their
+// lists cost the API server much more than the flows.
 const keptFor = 30 * time.Second
 
 // Kept are the lists of such a command. A pod that is new has no name for as long.

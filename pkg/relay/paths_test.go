@@ -56,7 +56,8 @@ func viewPaths(kind, pod, node string) []apiPath {
 	return all
 }
 
-// atWork counts what the relay does for callers: lists of objects, and questions to agents and to the leading controller.
+// atWork counts what the relay does for callers: lists of objects, and questions to agents and to the leading
+// controller.
 type atWork struct {
 	static
 	source
@@ -91,8 +92,8 @@ func (w atWork) Names(ctx context.Context, cookies []uint64) (map[uint64]flowapi
 	return names{own, foreign}.Names(ctx, cookies)
 }
 
-// TestPaths_AskForRightsBeforeAnyWork walks all patterns of the API: a caller without rights causes no list of objects and no
-// question to an agent, and few reviews. The control is the administrator.
+// TestPaths_AskForRightsBeforeAnyWork walks all patterns of the API: a caller without rights causes no list of objects
+// and no question to an agent, and few reviews. The control is the administrator.
 func TestPaths_AskForRightsBeforeAnyWork(t *testing.T) {
 	var patterns []string
 	patterns = append(patterns, web.Patterns()...)

@@ -10,8 +10,8 @@ import (
 	"github.com/ovn-offload/ovn-offload/pkg/web"
 )
 
-// places bounds what is done at a time for all callers. One caller never has all places, and a place that gets free goes to the
-// caller that has the fewest of those who wait.
+// places bounds what is done at a time for all callers. One caller never has all places, and a place that gets free
+// goes to the caller that has the fewest of those who wait.
 type places struct {
 	// all is how many there are, each how many one caller may have, and wait how many requests of one caller may wait.
 	all, each, wait int
@@ -129,7 +129,8 @@ func (w *waiter) isGranted() bool {
 	}
 }
 
-// Admit takes a place for a request of the page, and for as long as it lasts for one that follows a view. See web.Server.
+// Admit takes a place for a request of the page, and for as long as it lasts for one that follows a view. See
+// web.Server.
 func (r *Relay) Admit(request *http.Request, follows bool) (leave func(), err error) {
 	f, err := r.caller(request)
 	if err != nil {
@@ -142,8 +143,8 @@ func (r *Relay) Admit(request *http.Request, follows bool) (leave func(), err er
 	return r.viewing.take(request.Context(), who)
 }
 
-// share is what places are counted by: the user, and the token of callers that may see all, because administrators share the
-// account of the viewer.
+// share is what places are counted by: the user, and the token of callers that may see all, because administrators
+// share the account of the viewer.
 func (f facts) share(ctx context.Context) string {
 	if sight, _ := f.caller.Sight(ctx, PodFlows); sight.Nodes && sight.All {
 		return "token " + hex.EncodeToString(f.caller.token[:])

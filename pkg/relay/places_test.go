@@ -102,8 +102,8 @@ func (a accounts) Whose(ctx context.Context, token string) (authenticationv1.Use
 	return a.rights.Whose(ctx, name)
 }
 
-// TestAdmit_BoundsStreamsOfACaller by all tokens of a user, and not those of others. Administrators share an account: each of their
-// tokens is a caller.
+// TestAdmit_BoundsStreamsOfACaller by all tokens of a user, and not those of others. Administrators share an account:
+// each of their tokens is a caller.
 func TestAdmit_BoundsStreamsOfACaller(t *testing.T) {
 	r := newRelay(own, foreign, accounts{&rights{of: callers()}})
 	admit := func(caller string) error {

@@ -20,7 +20,8 @@ import (
 )
 
 const (
-	// remembered is how long an answer of the API server counts. A right that is taken away ends then, also for streams.
+	// remembered is how long an answer of the API server counts. A right that is taken away ends then, also for
+	// streams.
 	remembered = time.Minute
 	// maxCallers bounds the callers that are remembered, and maxUnknown the tokens that the API server does not know.
 	maxCallers = 10_000
@@ -29,8 +30,8 @@ const (
 	maxSources = 10_000
 )
 
-// The reviews of unknown tokens a second, and at once: of one client, and of one address that requests come from. That of the API server has
-// those of many clients.
+// The reviews of unknown tokens a second, and at once: of one client, and of one address that requests come from. That
+// of the API server has those of many clients.
 const (
 	clientRate, clientBurst   = 2, 20
 	addressRate, addressBurst = 20, 200
@@ -38,8 +39,8 @@ const (
 	rightsRate, rightsBurst = 100, 1000
 )
 
-// Reviewer remembers the answers of an Asker. What unknown tokens can cost is bounded: they do not displace callers, and the reviews
-// of one client do not take those of others.
+// Reviewer remembers the answers of an Asker. What unknown tokens can cost is bounded: they do not displace callers,
+// and the reviews of one client do not take those of others.
 type Reviewer struct {
 	Asker Asker
 	Now   func() time.Time
@@ -65,14 +66,14 @@ func NewReviewer(asker Asker) *Reviewer {
 type Source struct {
 	// Address is that of the other end of the connection.
 	Address string
-	// Client is the address of the client of the API server that forwards the request; "": it was not forwarded. It counts
-	// with the address alone.
+	// Client is the address of the client of the API server that forwards the request; "": it was not forwarded. It
+	// counts with the address alone.
 	Client string
 }
 
 // sourceOf reads the source of a request. The API server forwards by httputil.NewSingleHostReverseProxy
-// (k8s.io/apimachinery/pkg/util/proxy), which adds the address of its client at the end of X-Forwarded-For, whatever the
-// client has sent in this header.
+// (k8s.io/apimachinery/pkg/util/proxy), which adds the address of its client at the end of X-Forwarded-For, whatever
+// the client has sent in this header.
 func sourceOf(request *http.Request) Source {
 	address, _, err := net.SplitHostPort(request.RemoteAddr)
 	if err != nil {
@@ -82,7 +83,8 @@ func sourceOf(request *http.Request) Source {
 	return Source{Address: address, Client: strings.TrimSpace(forwarded[strings.LastIndexByte(forwarded, ',')+1:])}
 }
 
-// Caller says whose a token is; nil if it is not valid. web.ErrBusy: too many tokens that are not known come from the source.
+// Caller says whose a token is; nil if it is not valid. web.ErrBusy: too many tokens that are not known come from the
+// source.
 func (r *Reviewer) Caller(ctx context.Context, token string, from Source) (*Caller, error) {
 	key := sha256.Sum256([]byte(token))
 	if c, ok := r.known(key); ok {
@@ -139,7 +141,8 @@ func (r *Reviewer) remember(key [sha256.Size]byte, user authenticationv1.UserInf
 	return c
 }
 
-// makeRoom deletes what has ended from a map that is full, and any other entries until a quarter is free: so it is seldom full.
+// makeRoom deletes what has ended from a map that is full, and any other entries until a quarter is free: so it is
+// seldom full.
 func makeRoom[K comparable, V any](of map[K]V, size int, isOver func(V) bool) {
 	if len(of) < size {
 		return
@@ -153,8 +156,8 @@ func makeRoom[K comparable, V any](of map[K]V, size int, isOver func(V) bool) {
 	}
 }
 
-// take takes a number of reviews from the limits of a source, or gives them back for a number below zero. A client that has none left
-// takes none of those of its address.
+// take takes a number of reviews from the limits of a source, or gives them back for a number below zero. A client that
+// has none left takes none of those of its address.
 func (r *Reviewer) take(from Source, n int) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

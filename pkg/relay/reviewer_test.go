@@ -35,8 +35,8 @@ func (r *reviewed) Whose(ctx context.Context, token string) (authenticationv1.Us
 	return authenticationv1.UserInfo{Username: token}, ok, ctx.Err()
 }
 
-// TestReviewer_UnknownTokensCostLittle: those of one client are few reviews, and a caller who is known, or another client's, is not
-// refused for them.
+// TestReviewer_UnknownTokensCostLittle: those of one client are few reviews, and a caller who is known, or another
+// client's, is not refused for them.
 func TestReviewer_UnknownTokensCostLittle(t *testing.T) {
 	asker := &reviewed{rights: rights{of: callers()}}
 	r := NewReviewer(asker)
@@ -102,7 +102,8 @@ func TestReviewer_AnAddressHasALimit(t *testing.T) {
 	}
 }
 
-// TestReviewer_UnknownTokensDisplaceNoCaller, however many addresses they come from, and what is kept of them is bounded.
+// TestReviewer_UnknownTokensDisplaceNoCaller, however many addresses they come from, and what is kept of them is
+// bounded.
 func TestReviewer_UnknownTokensDisplaceNoCaller(t *testing.T) {
 	asker := &reviewed{rights: rights{of: callers()}}
 	r := NewReviewer(asker)

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 )
 
-// cookiePrefix begins the name of the cookie of a browser that has signed in. The rest is another one for each command: browsers keep
-// one cookie of a name for all ports of an address.
+// cookiePrefix begins the name of the cookie of a browser that has signed in. The rest is another one for each command:
+// browsers keep one cookie of a name for all ports of an address.
 const cookiePrefix = "ovn-offload-"
 
 // NewToken is a secret for Local.
@@ -21,14 +21,15 @@ type local struct {
 	token string
 	// signedIn: the token was used.
 	signedIn atomic.Bool
-	// cookie is the name of the cookie, secret its value, and place the path of the page, such as "/A5CX/". Other servers of this
-	// machine get no cookie of this path, although browsers send cookies to all ports.
+	// cookie is the name of the cookie, secret its value, and place the path of the page, such as "/A5CX/". Other
+	// servers of this machine get no cookie of this path, although browsers send cookies to all ports.
 	cookie, secret, place string
 	next                  http.Handler
 }
 
-// Local lets requests through of the browser that has signed in: other users of the machine reach its loopback address too, and so do
-// pages of other origins through the browser. The address /?token=TOKEN gives one browser a cookie, and leads it to the page.
+// Local lets requests through of the browser that has signed in: other users of the machine reach its loopback address
+// too, and so do pages of other origins through the browser. The address /?token=TOKEN gives one browser a cookie, and
+// leads it to the page.
 func Local(token string, next http.Handler) http.Handler {
 	l := &local{token: token, cookie: cookiePrefix + NewToken(), secret: NewToken(), place: "/" + NewToken() + "/"}
 	l.next = http.StripPrefix(strings.TrimSuffix(l.place, "/"), next)

@@ -59,8 +59,9 @@ func (e ErrDenied) Error() string {
 	return "you may not reach the relay of this cluster: " + e.Why + ". --direct does without it: it reads the API server, and agents by pods/exec"
 }
 
-// Find gives nil if the cluster has none. One that the caller may not reach, or of which the caller may not know whether it is there, is
-// ErrDenied: the chart's lets all users reach it. One that does not answer is ErrSilent. system is the namespace of the network's own pods. say tells the user whose token the relay gets.
+// Find gives nil if the cluster has none. One that the caller may not reach, or of which the caller may not know
+// whether it is there, is ErrDenied: the chart's lets all users reach it. One that does not answer is ErrSilent. system
+// is the namespace of the network's own pods. say tells the user whose token the relay gets.
 func Find(ctx context.Context, rc *rest.Config, system string, say func(text string)) (*Relay, error) {
 	address, _, err := rest.DefaultServerUrlFor(rc)
 	if err != nil {

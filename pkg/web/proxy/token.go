@@ -34,8 +34,8 @@ const (
 const ownToken = "sends your own token to the relay. It is good for all that you may do, and the API server, through which it goes, " +
 	"does not check the relay's certificate. --direct sends none. docs/security.md says which rights avoid it"
 
-// tokens has the token that the relay is shown: one that is made for the relay alone, and good for nothing else, before the
-// caller's own one.
+// tokens has the token that the relay is shown: one that is made for the relay alone, and good for nothing else, before
+// the caller's own one.
 type tokens struct {
 	config *rest.Config
 	system string
@@ -73,8 +73,8 @@ func (t *tokens) get(ctx context.Context) (string, error) {
 	return own, nil
 }
 
-// make makes a token of the viewer, or of the caller's own ServiceAccount. It gives "" if the caller may do neither. Other errors
-// are no reason to show the caller's own token.
+// make makes a token of the viewer, or of the caller's own ServiceAccount. It gives "" if the caller may do neither.
+// Other errors are no reason to show the caller's own token.
 func (t *tokens) make(ctx context.Context) (string, error) {
 	client, err := dynamic.NewForConfig(t.config)
 	if err != nil {
@@ -131,8 +131,8 @@ func account(ctx context.Context, client dynamic.Interface) (namespace, name str
 	return namespace, name, err
 }
 
-// own is the token that kubectl would use. It says nothing of a user in whose name the caller acts: the relay would show what
-// the caller may see.
+// own is the token that kubectl would use. It says nothing of a user in whose name the caller acts: the relay would
+// show what the caller may see.
 func (t *tokens) own(ctx context.Context) (string, error) {
 	if as := t.config.Impersonate.UserName; as != "" {
 		return "", fmt.Errorf("the relay cannot know that you act as %s, and there is no token of this user: --direct does without the relay", as)
