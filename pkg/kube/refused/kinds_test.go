@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -169,5 +170,46 @@ func TestKinds_CRDsComeAndGo(t *testing.T) {
 	eventually(t, "an Event of the kind that has come", func() bool { return len(s.of("EgressQoS/default")) == 1 })
 	if got := s.of("EgressService/s"); got != nil {
 		t.Errorf("Events %q of what cannot be read", got)
+	}
+}
+
+// TestKinds_CRDMadeAgain: a kind whose CRD was deleted while it was followed is looked for again, and the object that is made
+// again has its Event. An API server that fails for some time is no reason for another Event.
+func TestKinds_CRDMadeAgain(t *testing.T) {
+	client := clientWith(egress("EgressIP", "a", 1), egress("EgressQoS", "default", 1))
+	var absent atomic.Bool
+	unlessAbsent := func(resource string, err error) (watches chan *watch.FakeWatcher, failed *atomic.Int64) {
+		watches, failed = make(chan *watch.FakeWatcher, 16), &atomic.Int64{}
+		client.PrependReactor("list", resource, func(clienttesting.Action) (bool, runtime.Object, error) {
+			if !absent.Load() {
+				return false, nil, nil
+			}
+			failed.Add(1)
+			return true, nil, err
+		})
+		client.PrependWatchReactor(resource, func(clienttesting.Action) (bool, watch.Interface, error) {
+			w := watch.NewFake()
+			watches <- w
+			return true, w, nil
+		})
+		return watches, failed
+	}
+	gone, looked := unlessAbsent("egressips", apierrors.NewNotFound(schema.GroupResource{}, ""))
+	busy, failed := unlessAbsent("egressqoses", apierrors.NewInternalError(errors.New("no leader")))
+	s := run(t, client, 0)
+	for _, object := range []string{"EgressIP/a", "EgressQoS/default"} {
+		eventually(t, "an Event of "+object, func() bool { return len(s.of(object)) == 1 })
+	}
+	goneWatch, busyWatch := <-gone, <-busy
+	absent.Store(true)
+	goneWatch.Stop()
+	busyWatch.Stop()
+	eventually(t, "a look for each", func() bool { return looked.Load() > 1 && failed.Load() > 0 })
+	absent.Store(false)
+	eventually(t, "an Event of the object made again", func() bool { return len(s.of("EgressIP/a")) == 2 })
+	(<-busy).Add(egress("EgressQoS", "later", 1))
+	eventually(t, "an Event of the next object", func() bool { return len(s.of("EgressQoS/later")) == 1 })
+	if got := s.of("EgressQoS/default"); len(got) != 1 {
+		t.Errorf("Events %q after its list failed", got)
 	}
 }
