@@ -17,7 +17,7 @@ import (
 // TestPrimaryNetwork_KeepsTheClientsAddress: an external host asks a service with policy Local, and a host port, on primary
 // networks of both topologies. Only nodes with an endpoint answer, by this endpoint, which sees the address of the host. The
 // controls are the service with policy Cluster, whose endpoints see an address of a node, the host port of a pod that is
-// gone, and the pod's own address.
+// gone, the pod's own address, and a service of another namespace with a hand-made endpoint at this address.
 func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 	world.Test(t, world.Primary)
 	own := world.NodeAddresses(t, outside)
@@ -68,6 +68,12 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 			world.RouteOutside(t, strings.Trim(subnet, "'"), world.OfFamily(world.NodeAddresses(t, nodes[1]), client))
 			world.FailsBeside(t, "the external host reaches a pod without a service",
 				world.FromNode(outside).Tries("probe", "dial", "tcp", x.echoes(t, 0)[0].String()), x.anyNodePort(t, nodes[1:2]))
+			other := x
+			other.web = world.Service(t, world.Namespace(t), func(spec *corev1.ServiceSpec) {
+				spec.Type, spec.Selector = corev1.ServiceTypeNodePort, nil
+			})
+			createSlice(t, other.web.Namespace, other.web, x.addresses(t, 0)[0])
+			world.FailsBeside(t, "a service of another namespace leads to the network", other.anyNodePort(t, nodes[1:2]), x.anyNodePort(t, nodes[1:2]))
 			world.DeletePod(t, x.ns, "host-port")
 			each(func(int) int32 { return hostPort }, func(_, network, address string) { x.keeps(t, client, network, address, "") })
 		})
