@@ -75,7 +75,10 @@ func kubernetesAnnotations() []Annotation {
 
 func multusAnnotations() []Annotation {
 	return []Annotation{
-		{Of: multus, On: on(pod), Key: contract.NetworksKey, State: Served, Note: "the further networks of the pod: [networks.md](networks.md)."},
+		{
+			Of: multus, On: on(pod), Key: contract.NetworksKey, State: Served,
+			Note: "the further networks of the pod, with these [keys](networks.md#what-a-pod-asks-for): other keys, such as `bandwidth`, have no effect.",
+		},
 		{
 			Of: multus, On: on(pod), Key: contract.DefaultNetworkKey, State: Served,
 			Note: "what the pod asks for on a [primary network](user-defined-networks.md#primary-networks).",
