@@ -63,3 +63,34 @@ func labCPU() time.Duration {
 func (g *gate) againInLab(ctx context.Context, r result) error {
 	return g.binary(ctx, againStep(r), r.Package, labDir, g.labCommand("-areas="+tier.All, "-test.run=^"+r.Test+"$", fmt.Sprint("-test.count=", timesAlone))...)
 }
+
+// printStuck prints the processes of the lab's machines that do not run on, so that a red run shows why a node was silent.
+func (g *gate) printStuck(ctx context.Context) {
+	machines, err := machine.All(labName)
+	if err != nil {
+		g.record.print("processes of the lab: %v\n", err)
+	}
+	for _, m := range machines {
+		ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
+		out, err := m.Command(ctx, "ps", "axo", "stat,pid,etime,wchan:24,args").CombinedOutput()
+		cancel()
+		if err != nil {
+			g.record.print("processes of %s: %v: %s\n", m.Name, err, out)
+		}
+		for _, line := range stuck(string(out)) {
+			g.record.print("%s: %.150s\n", m.Name, line)
+		}
+	}
+}
+
+// stuck are the lines of ps, which begin with the state, of processes that are stopped, wait in the kernel, as frozen ones
+// do, or have ended and are not reaped.
+func stuck(ps string) []string {
+	var lines []string
+	for line := range strings.Lines(ps) {
+		if strings.ContainsAny(line[:1], "DTtZ") {
+			lines = append(lines, strings.TrimSpace(line))
+		}
+	}
+	return lines
+}

@@ -212,6 +212,9 @@ func (g *gate) finish(ctx context.Context, w areaFiles, areas []string) error {
 		v.red = append(v.red, err.Error())
 	}
 	g.say(v, table)
+	if len(v.red) > 0 {
+		g.printStuck(ctx)
+	}
 	if err := g.addRun(areas, v); err != nil {
 		return err
 	}
