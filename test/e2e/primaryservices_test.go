@@ -73,6 +73,7 @@ func TestPrimaryNetwork_KeepsTheClientsAddress(t *testing.T) {
 				spec.Type, spec.Selector = corev1.ServiceTypeNodePort, nil
 			})
 			createSlice(t, other.web.Namespace, other.web, x.addresses(t, 0)[0])
+			wantEvent(t, other.web.Namespace, "EndpointRefused", other.web.Name, x.addresses(t, 0)[0].String()) // so the service is looked at
 			world.FailsBeside(t, "a service of another namespace leads to the network", other.anyNodePort(t, nodes[1:2]), x.anyNodePort(t, nodes[1:2]))
 			world.DeletePod(t, x.ns, "host-port")
 			each(func(int) int32 { return hostPort }, func(_, network, address string) { x.keeps(t, client, network, address, "") })
