@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"time"
 
@@ -64,7 +65,11 @@ func (g *gate) againInLab(ctx context.Context, r result) error {
 	return g.binary(ctx, againStep(r), r.Package, labDir, g.labCommand("-areas="+tier.All, "-test.run=^"+r.Test+"$", fmt.Sprint("-test.count=", timesAlone))...)
 }
 
-// printStuck prints the processes of the lab's machines that do not run on, so that a red run shows why a node was silent.
+// nodePrograms are those without which a node of the lab is silent.
+var nodePrograms = regexp.MustCompile(`\b(kubelet|ovn-offload-agent|ovs-vswitchd)\b`)
+
+// printStuck prints the processes of the lab's machines that do not run on, and how long those of a node have run, so that
+// a red run shows why a node was silent.
 func (g *gate) printStuck(ctx context.Context) {
 	machines, err := machine.All(labName)
 	if err != nil {
@@ -83,12 +88,12 @@ func (g *gate) printStuck(ctx context.Context) {
 	}
 }
 
-// stuck are the lines of ps, which begin with the state, of processes that are stopped, wait in the kernel, as frozen ones
-// do, or have ended and are not reaped.
+// stuck are the lines of ps, which begin with the state, of a node's programs, and of processes that are stopped, wait in
+// the kernel, as frozen ones do, or have ended and are not reaped.
 func stuck(ps string) []string {
 	var lines []string
 	for line := range strings.Lines(ps) {
-		if strings.ContainsAny(line[:1], "DTtZ") {
+		if strings.ContainsAny(line[:1], "DTtZ") || nodePrograms.MatchString(line) {
 			lines = append(lines, strings.TrimSpace(line))
 		}
 	}
