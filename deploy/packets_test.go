@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/ovn-offload/ovn-offload/pkg/permit"
 )
@@ -13,18 +14,7 @@ import (
 // TestPackets_OneRoleHasTheRights to capture and to inject, nothing else in it, and no other role has them: the role admin of a namespace
 // would promise what needs pods/exec in the namespace of the network.
 func TestPackets_OneRoleHasTheRights(t *testing.T) {
-	files, err := Render(with(t, "relay: {enabled: true}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts := map[string][]byte{}
-	for name, text := range files {
-		texts[name] = []byte(text)
-	}
-	objects, err := decode(texts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := chartObjects(t, "relay: {enabled: true}")
 	found := false
 	for _, object := range objects {
 		role, ok := object.(*rbacv1.ClusterRole)
@@ -50,4 +40,14 @@ func TestPackets_OneRoleHasTheRights(t *testing.T) {
 	if !found {
 		t.Error("no role may capture and inject, or it may more")
 	}
+}
+
+// chartObjects are those of the chart with these values.
+func chartObjects(t *testing.T, values string) []runtime.Object {
+	t.Helper()
+	objects, err := decode(renderAll(t, with(t, values)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects
 }

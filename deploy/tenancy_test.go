@@ -89,18 +89,7 @@ func TestTenancyPage_EachRowHasItsTests(t *testing.T) {
 // TestRoles_TenantsWriteNothingOfAdministrators: no role that Kubernetes adds to admin, edit or view writes objects that decide
 // about networks of others. The control is the role of the controller, which writes the status of claims.
 func TestRoles_TenantsWriteNothingOfAdministrators(t *testing.T) {
-	files, err := Render(with(t, "relay: {enabled: true}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	texts := map[string][]byte{}
-	for name, text := range files {
-		texts[name] = []byte(text)
-	}
-	objects, err := decode(texts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	objects := chartObjects(t, "relay: {enabled: true}")
 	protected := []string{"*", "ipamclaims/status", "physicalnetworks", "namespacesubnets", "clusteruserdefinednetworks", "namespaces"}
 	isControl := false
 	for _, object := range objects {

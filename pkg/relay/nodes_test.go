@@ -218,7 +218,8 @@ func (w waiting) Flows(ctx context.Context, _ flowapi.Query) (*flowapi.Flows, er
 	}
 }
 
-// TestNodes_FewAgentsAreAskedAtOnce: the answers with all rules are large. A caller who asks in a loop leaves a place to others.
+// TestNodes_FewAgentsAreAskedAtOnce: answers with all rules are large, so their number at a time is bounded. One
+// caller that asks in a loop does not take all places.
 func TestNodes_FewAgentsAreAskedAtOnce(t *testing.T) {
 	o, from := world(own, foreign)
 	agent := waiting{from, make(chan struct{}, 100), make(chan struct{})}

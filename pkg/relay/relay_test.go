@@ -323,8 +323,8 @@ func checkForeign(t *testing.T, seed uint64) {
 	}
 }
 
-// TestRelay_AddressOfAPodThatHasEndedIsNobodys: another tenant's pod may have it now.
-func TestRelay_AddressOfAPodThatHasEndedIsNobodys(t *testing.T) {
+// TestRelay_AddressOfEndedPodHasNoOwner: the address of a pod that has ended may belong to a pod of another tenant now.
+func TestRelay_AddressOfEndedPodHasNoOwner(t *testing.T) {
 	for _, phase := range []string{"Succeeded", "Failed", "Running", "Pending"} {
 		o, from := world(own, foreign)
 		o.s.Add(snapshot.Pods, map[string]any{

@@ -41,7 +41,7 @@ const (
 	streamFor = time.Hour
 )
 
-// ErrBusy is a caller who asks for too much at a time.
+// ErrBusy is the error for a caller with too many requests at a time.
 var ErrBusy = errors.New("too many requests at a time: close views, or ask again later")
 
 // ErrDenied is a caller who is known and may not see it.

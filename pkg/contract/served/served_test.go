@@ -102,7 +102,7 @@ func (c code) serves(key string) bool {
 	return c.literals[key]
 }
 
-// TestTable_HasTheKeysOfTheContract: whoever adds a key says in the table what it is for.
+// TestTable_HasTheKeysOfTheContract: each key of package contract has a row in the table.
 func TestTable_HasTheKeysOfTheContract(t *testing.T) {
 	keys := readCode(t).keys
 	if len(keys) < 40 {
